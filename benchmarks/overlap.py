@@ -57,11 +57,9 @@ def cases(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def row_of(case: dict[str, Any]) -> dict[str, Any]:
     """The search of a case, its simulation and how long both took."""
-    staged = case["pipeline"] != "none"
     asked = SearchOptions(
         devices=case["devices"], cluster=case["cluster"], target="torch", time_limit=300,
-        batch=None if staged else case["batch"], global_batch=case["batch"] if staged else None,
-        pipeline=case["pipeline"] if staged else "auto",
+        batch=case["batch"], pipeline=case["pipeline"],
     )  # fmt: skip
     start = time.perf_counter()
     try:
@@ -111,7 +109,9 @@ def main() -> None:
     parser.add_argument("--models", default="", help="comma-separated names")
     parser.add_argument("--devices", default="16,64,256")
     parser.add_argument("--clusters", default=",".join(CLUSTERS))
-    parser.add_argument("--pipeline", default="none", help="none, off, auto or a number of stages")
+    parser.add_argument(
+        "--pipeline", default="needed", help="needed, off, auto or a number of stages"
+    )
     options = parser.parse_args()
     options.file.parent.mkdir(parents=True, exist_ok=True)
     known: dict[str, dict[str, Any]] = {}

@@ -186,15 +186,15 @@ class StepForm:
         out[:, COMPUTE] = 1.0
         return out
 
-    def on_the_longer(self, least: FloatArray) -> FloatArray:
+    def on_the_longer(self, loads: FloatArray) -> FloatArray:
         """The same with the host in place of compute where it does more; shape as there.
 
         Args:
-            least: loads of a layer, shape (columns,).
+            loads: of a layer, shape (columns,).
         """
         out = self.all_on_compute()
         if self.has_host:
-            each = self.windows_s(least)
+            each = self.windows_s(loads)
             by_host = each[:, -1] > each[:, COMPUTE]
             out[by_host] = np.eye(self.resources)[-1]
         return out

@@ -4,7 +4,6 @@ inputs become nodes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -12,19 +11,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.collectives import CollectiveModel
-from costmodel.overlap import SENT_ALONE, Layers, StepForm
-from costmodel.redistribution import UNREACHABLE_S
-from ir.dtypes import dtype_bytes
+from costmodel.overlap import Layers, StepForm
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.layout import Layout, replicated
 from ir.mindspore_forms.readers import NEVER_CUT
 from ir.plan import LEAVES
 from ir.plan_enums import MemoryCause
-from planner.candidates.columns import Columns, IndexArray
-from planner.candidates.layout_tables import LayoutPair, LayoutTable, port_elements, port_of
+from planner.candidates.columns import Columns
+from planner.candidates.layout_tables import LayoutPair, LayoutTable, port_of
 from planner.candidates.operators import OpCandidates
-from planner.lowering.edges import EdgeKind, EdgeKinds, is_same
+from planner.lowering.edge_tables import EdgeTables
+from planner.lowering.edges import EdgeKind, EdgeKinds
 from planner.lowering.live_tensors import (
     NO_COPIES,
     Copies,
@@ -39,7 +36,7 @@ from planner.lowering.overlap import PieceLayers, fixed_loads, kernel_loads, lay
 from planner.lowering.parameters import CAUSES, Parameter, Parameters
 from planner.lowering.pricing import Flow, LoweringCache
 from planner.lowering.problem_builder import ProblemBuilder
-from planner.lowering.ring_attention import RingReads, may_go_round, ring_reads
+from planner.lowering.ring_attention import RingReads, may_go_round
 from planner.problem import EdgeTable, NodeTable, Overlap
 
 FloatArray = NDArray[np.float64]
@@ -81,7 +78,6 @@ class _Lowering:
     resting: dict[str, _Source] = field(default_factory=dict)
     tables: dict[Hashable, LayoutTable] = field(default_factory=dict)
     columns: dict[tuple[int, bool], Columns] = field(default_factory=dict)
-    rings: dict[tuple[int, bool], RingReads | None] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
     kinds: EdgeKinds = field(default_factory=EdgeKinds)
     left_out: int = 0
@@ -90,6 +86,7 @@ class _Lowering:
     candidates: dict[str, OpCandidates] = field(init=False)
     holdings: LiveTensors = field(init=False)
     parameters: Parameters = field(init=False)
+    edge_tables: EdgeTables = field(init=False)
     form: StepForm | None = field(init=False)
     """How time follows from loads; None where it is a sum."""
     layers: PieceLayers = field(init=False)
@@ -114,6 +111,7 @@ class _Lowering:
             setting.in_flight,
         )
         self.parameters = Parameters(self.liveness, setting, self.basis, self.readers)
+        self.edge_tables = EdgeTables(setting, self.basis, self.parameters, self.form)
 
     @property
     def graph(self) -> OpGraph:
@@ -123,10 +121,6 @@ class _Lowering:
     def _at_end(self) -> bool:
         """Whether the operator that is being added is in the first layer of its piece."""
         return self.form is not None and self.layers.before[self.layer] < 0
-
-    def _in_block(self, op: Op) -> bool:
-        """Whether the backward pass computes an operator again with its block."""
-        return self.liveness.block_of(self.liveness.position[op.name]) is not None
 
     def run(self) -> Lowered:
         for position, op in enumerate(self.graph.ops):
@@ -354,7 +348,7 @@ class _Lowering:
         tensor = self.graph.tensors[op.inputs[index]]
         source = self.sources[tensor.name]
         at_rest = source.parameter is not None
-        remade = self._in_block(op)
+        remade = self.liveness.block_of(self.liveness.position[op.name]) is not None
         again = remade or (at_rest and self.liveness.is_read_back(op, tensor.name))
         common = not at_rest and tensor.role is Role.PARAMETER
         tied = common and self.setting.dialect.cut_counts
@@ -365,24 +359,16 @@ class _Lowering:
         )  # fmt: skip
         shared = self.nodes[source.node].kind is NodeKind.TENSOR
         copies = self.holdings.copies(op, tensor, at_rest=at_rest, shared=shared)
-        ring = self._ring(op) if may_go_round(index) else None
+        ring = None
+        if may_go_round(index):
+            found = self.candidates[op.name]
+            ring = self.edge_tables.ring(op, self.graph, found, in_block=remade)
         self._connect(tensor, source, node, table, kind, index, copies, ring)
 
     def _is_carried(self, op: Op) -> bool:
         """Whether the target gives an operator no layout, and the user none either."""
         setting = self.setting
         return setting.dialect.cut_counts and op.kind in NEVER_CUT and op.name not in setting.held
-
-    def _ring(self, op: Op) -> RingReads | None:
-        """How attention reads keys and values, where they may go round."""
-        setting, found = self.setting, self.candidates[op.name]
-        if not setting.ring_attention or setting.mesh.size == 1:
-            return None
-        key = id(found), self._in_block(op)
-        if key not in self.rings:
-            model = CollectiveModel(setting.cluster, setting.mesh)
-            self.rings[key] = ring_reads(op, self.graph, found, model, in_block=key[1])
-        return self.rings[key]
 
     def _connect(
         self,
@@ -405,47 +391,9 @@ class _Lowering:
         )
 
         def make() -> EdgeTable:
-            return self._edge_table(edge, own, copies)
+            ends = self.nodes[edge.source], self.nodes[edge.target]
+            return self.edge_tables.table(edge, ends, own, copies)
 
         if self.builder.add_edge((source.node, node), key, make, copies.intervals, variant):
             self.flows.append((kind, source.layouts, table))
         self.edges.append(edge)
-
-    def _edge_table(self, edge: Edge, parameter: Parameter | None, copies: Copies) -> EdgeTable:
-        rows, read = (self.nodes[end].columns.assignment for end in (edge.source, edge.target))
-        ends = edge.source_layouts, edge.target_layouts
-        if parameter is None:
-            made = self._plain_table(edge, rows, copies)
-        else:
-            used = edge.target_layouts.of[read]
-            plain = self._plain_table(edge, parameter.rest.assignment, copies)
-            made = self.parameters.edge_table(parameter, plain, edge.kind, ends[1], used)
-        if edge.ring is not None:
-            made = edge.ring.faster(made, edge.kind, ends, (rows, read))
-        hidden = 0.0 if self.form is None else self.form.software.tensor_hidden
-        if hidden and not edge.kind.parameter:
-            times = made.time_s
-            seen = np.where(times < UNREACHABLE_S, (1.0 - hidden) * times, times)
-            made = replace(made, time_s=seen)
-        return made
-
-    def _plain_table(self, edge: Edge, rows: IndexArray, copies: Copies) -> EdgeTable:
-        """What an edge costs for some layouts of its source, where nothing is in parts."""
-        target, pricing = self.nodes[edge.target], self.basis.pricing
-        price = pricing.branch if target.kind is NodeKind.TENSOR else pricing.edge
-        source, table = edge.source_layouts, edge.target_layouts
-        spread = (source.of[rows][:, None], table.of[target.columns.assignment])
-        times = price(edge.kind, source, table)
-        loads = None
-        large = math.prod(edge.kind.tensor.dims) >= SENT_ALONE
-        if self.form is not None and edge.kind.parameter and large:
-            sent = self.basis.pricer.messages(edge.kind, source, table)
-            once_per, at_end = self.setting.once_per, edge.kind.at_end
-            loads = sent.loads(self.form, times, once_per, at_end=at_end)[:, *spread]
-        times = times[spread]
-        if not copies.counts:
-            return EdgeTable(times, loads=loads)
-        tensor = edge.kind.tensor
-        nbytes = port_elements(tensor.dims, table, self.setting.mesh) * dtype_bytes(tensor.dtype)
-        held = (~is_same(source, table) * nbytes)[spread]
-        return EdgeTable(times, tuple([held * count for count in copies.counts]), loads)

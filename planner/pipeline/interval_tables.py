@@ -22,6 +22,7 @@ from planner.pipeline.prices import (
 )
 from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration
+from planner.problem import Problem
 
 PRICE_STEPS = 5
 """Prices tried where the fastest layouts of a shape do not fit."""
@@ -76,9 +77,9 @@ class IntervalTables:
         least = self._least(steady)
         if not self.task.is_small:
             return least, least
-        low, high = (own.problem.at_least() for own in (steady, shared))
+        low, high = (own.problem.with_all_hidden() for own in (steady, shared))
         whole = extrapolated(low, high, float(self.shape.micro_batches))
-        return least, self._least(replace(steady, problem=whole))
+        return least, self._solved(replace(steady, problem=whole))
 
     def under_change_prices(self) -> Iterator[tuple[float, IntervalCosts]]:
         """The least with a price on operators that an older plan split otherwise, and these prices
@@ -94,15 +95,28 @@ class IntervalTables:
             yield price_s, self._least(offered)
 
     def _least(self, lowered: Lowered) -> IntervalCosts:
-        """What intervals take at least: where time overlaps, with all hidden that may be."""
-        return self._solved(replace(lowered, problem=lowered.problem.at_least()))
+        """What intervals take at least: where time overlaps, with all hidden that may be, or with
+        the host in place of compute where it takes longer.
+        """
+        problem = lowered.problem
+        hidden = replace(lowered, problem=problem.with_all_hidden())
+        choice = self._fastest(hidden.problem)
+        found = self.pricer.costs(hidden, choice)
+        if problem.overlap is None or not problem.overlap.form.has_host:
+            return found
+        by_host = self._solved(replace(lowered, problem=problem.at_least(choice)))
+        return replace(found, time_s=np.maximum(found.time_s, by_host.time_s))
 
     def _solved(self, lowered: Lowered) -> IntervalCosts:
-        solution = self.task.solve(replace(lowered.problem, memory_limit_bytes=math.inf))
-        if lowered.problem.overlap is None:
+        return self.pricer.costs(lowered, self._fastest(lowered.problem))
+
+    def _fastest(self, problem: Problem) -> tuple[int, ...]:
+        """The fastest layouts, memory left aside."""
+        solution = self.task.solve(replace(problem, memory_limit_bytes=math.inf))
+        if problem.overlap is None:
             self.slack_s = max(solution.cost_s - solution.bound_s, self.slack_s)
         self.time_s = self.time_s or solution.cost_s
-        return self.pricer.costs(lowered, solution.choice or ())
+        return solution.choice or ()
 
     def priced(
         self, fits: Callable[[IntervalCosts], bool]

@@ -64,7 +64,8 @@ def _plan(name: str, graph: OpGraph, machine: Cluster, request: SearchRequest) -
         return plan_of(lowered, _optimum(lowered), request)
     scheme = _scheme(name, mesh)
     request = replace(request, dataset_strategy=_inputs(graph, scheme, mesh, request))
-    lowered = lowered_on(graph, machine, mesh, request, zero="1" if name == STATES else "")
+    zero = "1" if name == STATES and request.training else ""
+    lowered = lowered_on(graph, machine, mesh, request, zero=zero)
     choice = choice_of(lowered, scheme, batch_dims(lowered.liveness.graph))
     return plan_of(lowered, choice, request)
 

@@ -261,7 +261,5 @@ class NetworkBounds:
 
     def _at_least(self, lowered: Lowered, spare: int, pieces: int) -> WholeNetwork:
         """With everything hidden that may be."""
-        problem, overlap = lowered.problem, lowered.problem.overlap
-        own = replace(lowered, problem=problem.with_all_hidden())
-        by_host = problem.at_least() if overlap is not None and overlap.form.has_host else None
-        return WholeNetwork(self.task, own, spare, pieces, by_host)
+        own = replace(lowered, problem=lowered.problem.with_all_hidden())
+        return WholeNetwork(self.task, own, spare, pieces, lowered.problem)

@@ -48,15 +48,16 @@ class WholeNetwork:
     spare: int
     """Periods that stand there no more."""
     pieces: int
-    by_host: Problem | None = None
-    """What it takes at least where the host holds layers up."""
+    overlapped: Problem
+    """Of which `lowered` is the bound with all hidden that may be."""
 
     def free(self) -> tuple[float, PieceBytes]:
         """Seconds of a micro-batch at least, memory left aside, and what then is held."""
         nothing = Price(0.0, 0.0, 0.0)
         free_s, choice = self._least(self.lowered, nothing)
-        if self.by_host is not None:
-            waiting = replace(self.lowered, problem=self.by_host)
+        overlap = self.overlapped.overlap
+        if overlap is not None and overlap.form.has_host:
+            waiting = replace(self.lowered, problem=self.overlapped.at_least(choice))
             free_s = max(free_s, self._least(waiting, nothing)[0])
         by_piece = bytes_of_pieces(self.lowered, choice)
         longer, shorter = by_piece[0], by_piece[self.pieces - 1]

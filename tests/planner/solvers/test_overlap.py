@@ -82,7 +82,8 @@ def test_any_prices_bound_every_choice(problem: Problem, seed: int) -> None:
     rng, form = np.random.default_rng(seed), posed.overlap.form
     shape = (posed.overlap.count, len(form.windows))
     priced = posed.at_prices(list(rng.dirichlet(np.ones(form.resources), size=shape)))
-    hidden, least = posed.with_all_hidden(), posed.at_least()
+    some = [int(rng.integers(size)) for size in posed.sizes]
+    hidden, least = posed.with_all_hidden(), posed.at_least(some)
     for choice in itertools.islice(itertools.product(*map(range, posed.sizes)), 50):
         assert priced.cost_s(choice) <= posed.cost_s(choice) * (1 + 1e-9) + 1e-12
         assert hidden.cost_s(choice) <= posed.cost_s(choice) * (1 + 1e-9) + 1e-12
