@@ -144,7 +144,9 @@ def pins_of_operators(
         if cuts is not None:
             work.take(group.main, cuts, key)
     missing = (scoped(each.name, scope) for each in primitives if each.name not in told)
-    notes = [*unknown_note(unknown), *_missing_note(list(missing))]
+    notes = unknown_note(unknown)
+    if not content.is_compiled:
+        notes += _missing_note(list(missing))
     return work.finished(given[DATASET].cuts if DATASET in given else None, notes)
 
 

@@ -53,7 +53,7 @@ def from_graph(text: str) -> OperatorStrategies:
         raise StrategyFileError(Violation(what, "the graph", _FIX))
     items = tuple(found.values())
     require_valid(StrategyCheckpoint(0, items, ()))
-    return OperatorStrategies(items)
+    return OperatorStrategies(items, is_compiled=True)
 
 
 def _name(behind: Sequence[str], kind: str, count: Counter[tuple[str, str]]) -> str:

@@ -39,6 +39,8 @@ class OperatorStrategies:
     """Cuts of the inputs of every operator; those given as layouts are among them."""
     results: tuple[StrategyItem, ...] = ()
     """Cuts of results, where the program gave any."""
+    is_compiled: bool = False
+    """Whether they are of a compiled graph, in which reshapes have none."""
 
 
 def to_json(content: OperatorStrategies) -> str:

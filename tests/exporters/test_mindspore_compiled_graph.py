@@ -106,6 +106,13 @@ def test_a_primitive_that_is_a_product_with_what_it_reads_is_cut_alike(tmp_path:
     made = pins_of_operators(import_mindir(path), OperatorStrategies(items), primitives, 8)
     assert [each.kind for each in primitives] == ["SiLU", "Square"]
     assert set(made.pins.values()) == {((4, 2), (4, 2))}
+    partly = [replace_items(items, compiled) for compiled in (False, True)]
+    notes = [pins_of_operators(import_mindir(path), p, primitives, 8).notes for p in partly]
+    assert [len(each) for each in notes] == [1, 0]  # a graph is no file that MindSpore loads
+
+
+def replace_items(items: tuple[StrategyItem, ...], compiled: bool) -> OperatorStrategies:
+    return OperatorStrategies(items[:1], is_compiled=compiled)
 
 
 def test_names_that_are_counted_in_another_order_are_told_by_dimensions() -> None:
