@@ -20,6 +20,7 @@ _WORDS = {
     "cp": "context parallel ranks", "ep": "expert parallel ranks", "replicas": "replicas",
     "micro_batch": "sequences of a micro-batch", "seq_len": "tokens of a sequence",
     "cut_seq": "tokens of a sequence that is cut", "hidden": "columns of the residual stream",
+    "zero_stage": "as stage of ZeRO",
 }  # fmt: skip
 _NOBODY = 1e9
 """Tokens of a sequence that is cut where no measured one is."""
@@ -38,10 +39,12 @@ def widened(doublings: FloatArray) -> FloatArray:
 
 def _features(table: RunTable, count: int) -> dict[str, FloatArray]:
     """Features of runs by name, each of shape (count,); a sequence that is not cut is of any
-    length.
+    length. A stage of ZeRO is a doubling.
     """
     cut = np.where(table.cp > 1, table.seq_len, _NOBODY)
-    named = {"replicas": table.dp * table.cp, "cut_seq": cut}
+    replicas = table.dp * table.cp
+    stage = np.where(replicas > 1, 2.0**table.zero_stage, 1.0)
+    named = {"replicas": replicas, "cut_seq": cut, "zero_stage": stage}
     return {
         name: np.broadcast_to(named.get(name, getattr(table, name, cut)), (count,)).astype(float)
         for name in _WORDS
@@ -55,6 +58,7 @@ def spans_of(table: RunTable, count: int) -> dict[str, list[float]]:
         for name, values in _features(table, count).items()
     }
     found["cut_seq"][1] = _NOBODY
+    found["zero_stage"][0] = 1.0  # less is what a single replica has
     return found
 
 
@@ -70,8 +74,9 @@ def distances(spans: Spans, table: RunTable, count: int) -> FloatArray:
 
 def unmeasured(spans: Spans, table: RunTable) -> Iterator[str]:
     """What no measured run has of one run, in sentences."""
-    for name, (value,) in _features(table, 1).items():
-        least, most = spans.get(name, (value, value))
+    for name, (own,) in _features(table, 1).items():
+        ends = (*spans.get(name, (own, own)), own)
+        least, most, value = np.log2(ends) if name == "zero_stage" else ends
         if value > most:
             yield f"no measured run has more than {most:g} {_WORDS[name]}, this {value:g}"
         elif value < least < _NOBODY:

@@ -5,9 +5,17 @@ export const SAID_OF_PLANS: Said[] = [
   // Notes of plans
   ["matmul efficiency: {w}", "矩阵乘的速率：{1}"],
   [
+    "software {}, fitted to runs on {} and to your own: kernels take so many times as long as alone: products {}, attention {}, experts {}, streams {}; at least {} % of parameter gathers and {} % of gradient reductions show, {} % of activation messages hide; the host issues an operator in {} us",
+    "软件 {1}，按 {2} 上的实测运行与您自己的测量拟合：算子耗时为单独运行时的倍数：矩阵乘 {3}，注意力 {4}，专家 {5}，其他 {6}；至少 {7} % 的参数收集和 {8} % 的梯度规约不能隐藏，{9} % 的激活通信被隐藏；主机下发一个算子需 {10} us",
+  ],
+  [
     "software {}, fitted to runs on {}: kernels take so many times as long as alone: products {}, attention {}, experts {}, streams {}; at least {} % of parameter gathers and {} % of gradient reductions show, {} % of activation messages hide; the host issues an operator in {} us",
     "软件 {1}，按 {2} 上的实测运行拟合：算子耗时为单独运行时的倍数：矩阵乘 {3}，注意力 {4}，专家 {5}，其他 {6}；至少 {7} % 的参数收集和 {8} % 的梯度规约不能隐藏，{9} % 的激活通信被隐藏；主机下发一个算子需 {10} us",
   ],
+  ["calibration {}: nothing of this software and machine differs in it", "校准 {1}：其中没有改变此软件与机器的内容"],
+  ["calibration {}: constants of {} are those of the package", "校准 {1}：{2} 的常数与软件包的相同"],
+  ["calibration {}: constants of {}", "校准 {1}：采用其中 {2} 的常数"],
+  ["calibration {}: {}", "校准 {1}：{2}"],
   ["no step was measured: other times rest on data sheets and assumed efficiencies", "没有实测单步时间：其余时间来自数据手册与假定的效率"],
   ["no published run is like this step: {w}; other times rest on data sheets and assumed efficiencies", "没有与此相似的公开运行：{1}；其余时间来自数据手册与假定的效率"],
   ["a forward pass alone; the runs are of training", "只有前向计算，而公开的运行都是训练"],

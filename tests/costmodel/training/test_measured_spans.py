@@ -31,6 +31,8 @@ SPANS = spans_of(
         ({"cp": 2, "seq_len": 8192}, 2, "fewer than 32768 tokens of a sequence that is cut"),
         ({"seq_len": 1024}, 1, "fewer than 2048 tokens of a sequence, this 1024"),
         ({"pp": 4, "vpp": 2}, 3, "more than 1 stages, this 4"),
+        ({"tp": 2, "dp": 4, "zero_stage": 2}, 2, "more than 0 as stage of ZeRO, this 2"),
+        ({"tp": 2, "zero_stage": 3}, 0, ""),
     ],
 )
 def test_doublings_beyond_what_was_measured(
