@@ -22,6 +22,7 @@ from planner.requests.options.option import Group, Option
 if TYPE_CHECKING:
     from executors.measured import Measured
     from ir.plan import Plan
+    from planner.explain.next_plan import NextPlan
 
 EPILOG = """\b
 Examples:
@@ -62,7 +63,8 @@ class RunCommand:
     )] = 0
     output: Annotated[Path | None, Option(
         group=Group.OUTPUT, value="DIR", flags=("-o", "--output"),
-        help="Folder for measured.json, and measured.csv for `planner validate`.",
+        help="Folder for measured.json, measured.csv for `planner validate`, and next_plan.json "
+        "where the measured rates lead to another plan.",
     )] = None
     as_json: Annotated[bool, JSON] = False
     # fmt: on
@@ -88,8 +90,9 @@ def run(plan: options.PlanPath, here: RunCommand) -> None:
     with Progress() as progress:
         progress(f"training {len(found.graph.ops)} operators on {found.devices} processes")
         measured = _measured(found, here.steps, here.seed)
-    written = _write(found, measured, output)
-    from cli.run_text import print_run  # noqa: PLC0415
+        other = _next(found, measured, progress)
+    written = _write(found, measured, output, other)
+    from cli.run_text import print_next, print_run  # noqa: PLC0415
 
     if here.as_json:
         from executors.measured import to_json  # noqa: PLC0415
@@ -97,6 +100,7 @@ def run(plan: options.PlanPath, here: RunCommand) -> None:
         print(to_json(found, measured), end="")
     else:
         print_run(found, measured, lines, written)
+        print_next(other)
     if not measured.is_right:
         raise typer.Exit(WRONG_LOSS)
 
@@ -145,7 +149,20 @@ def process_message(text: str) -> str:
     return f"{first}\n  at:  {said}\n  fix: {fix}; all other processes were ended"
 
 
-def _write(plan: Plan, measured: Measured, output: Path | None) -> list[Path]:
+def _next(plan: Plan, measured: Measured, progress: Progress) -> NextPlan | None:
+    """The plan that the measured rates would have led to, if it is another."""
+    if plan.devices < 2:
+        return None
+    from executors.measured import slowdowns  # noqa: PLC0415
+    from planner.explain.next_plan import next_plan  # noqa: PLC0415  brings in solvers
+
+    progress("searching again with the rates that were measured")
+    return next_plan(plan, *slowdowns(plan, measured))
+
+
+def _write(
+    plan: Plan, measured: Measured, output: Path | None, other: NextPlan | None
+) -> list[Path]:
     if output is None:
         return []
     from executors.measured import to_json, validation_row  # noqa: PLC0415
@@ -154,4 +171,8 @@ def _write(plan: Plan, measured: Measured, output: Path | None) -> list[Path]:
         "measured.json": to_json(plan, measured),
         "measured.csv": validation_row(plan, measured),
     }
+    if other is not None:
+        from ir.plan_file import plan_to_json  # noqa: PLC0415
+
+        texts["next_plan.json"] = plan_to_json(other.plan)
     return write_files(output, {name: writer_of(text) for name, text in texts.items()})

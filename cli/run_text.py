@@ -13,6 +13,7 @@ from topology.units import format_memory, format_seconds
 if TYPE_CHECKING:
     from executors.measured import Measured
     from ir.plan import Plan
+    from planner.explain.next_plan import NextPlan
 
 
 def print_run(
@@ -43,6 +44,21 @@ def print_run(
                 out.print(f"\n{head}")
                 for line in lines:
                     out.print(f"- {line}")
+
+
+def print_next(other: NextPlan | None) -> None:
+    """What a search chooses with the rates that were measured, where that is another plan."""
+    if other is None:
+        return
+    from ir.plan_name import plan_name  # noqa: PLC0415
+
+    with page() as out:
+        share = 1.0 - other.next_s / other.this_s
+        out.print(
+            f"\nNext\n- {plan_name(other.plan)}: with the rates that were measured its step is "
+            f"{format_seconds(other.next_s)}, that of this plan {format_seconds(other.this_s)} "
+            f"({share:.0%} less); -o writes it as next_plan.json"
+        )
 
 
 def _loss_text(found: Measured) -> str:

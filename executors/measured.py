@@ -116,6 +116,16 @@ def message_rows(plan: Plan, found: Measured) -> tuple[tuple[str, int, float, in
     )
 
 
+def slowdowns(plan: Plan, found: Measured) -> tuple[float, float]:
+    """Measured over predicted time of computation and of all messages; 1 where there are none."""
+    computation, *_ = rows_of(plan, found)
+    rows = message_rows(plan, found)
+    planned_s, seen_s = sum(row[2] for row in rows), sum(row[4] for row in rows)
+    sent = seen_s / planned_s if planned_s > 0 and seen_s > 0 else 1.0
+    known = computation.predicted > 0 and computation.measured > 0
+    return (computation.measured / computation.predicted if known else 1.0), sent
+
+
 def record_of(plan: Plan, found: Measured) -> dict[str, Any]:
     """The JSON form of a run, with what the plan says of it."""
     return {

@@ -13,7 +13,14 @@ from cli.calibrate_host import machine_of
 from cli.run_text import print_run
 from costmodel.training.dataset import read_entries, read_table
 from executors.host import HostFacts
-from executors.measured import Measured, message_rows, rows_of, to_json, validation_row
+from executors.measured import (
+    Measured,
+    message_rows,
+    rows_of,
+    slowdowns,
+    to_json,
+    validation_row,
+)
 from ir.plan import Plan
 from planner.request import SearchRequest
 from planner.search import search
@@ -58,6 +65,13 @@ def test_a_loss_that_is_not_that_of_one_device_is_wrong() -> None:
     assert not replace(RUN, loss=3.01).is_right
     assert replace(RUN, loss_alone=None).is_right
     assert RUN.spread_s == (0.1, 0.5)
+
+
+def test_slowdowns_are_measured_over_predicted(plan: Plan) -> None:
+    computation, messages = slowdowns(plan, RUN)
+    assert computation == pytest.approx(RUN.computation_s / rows_of(plan, RUN)[0].predicted)
+    assert messages > 0
+    assert slowdowns(plan, replace(RUN, computation_s=0.0, messages={})) == (1.0, 1.0)
 
 
 def test_messages_of_plan_and_run_stand_side_by_side(plan: Plan) -> None:
