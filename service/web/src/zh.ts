@@ -145,8 +145,7 @@ export const ZH: Record<string, string> = {
   // Layouts and recipes
   "Layouts": "并行布局", "Layouts and recipes": "并行布局与配方", "A recipe, or a config.json": "配方，或 config.json", "Rank the layouts": "为布局排序",
   "Drop files here": "把文件拖到这里", "Choose files": "选择文件", "Recipe": "配方", "Ask again": "重新提问", "90 % interval": "90 % 区间", "tokens/s": "token/秒",
-  "a script or settings of Megatron-LM, torchtitan, DeepSpeed and others, which are priced and not run; or a config.json, whose layouts are ranked":
-    "Megatron-LM、torchtitan、DeepSpeed 等框架的脚本或配置，只计价而不运行；或 config.json，为其布局排序",
+  "a script or settings of Megatron-LM, torchtitan, DeepSpeed and others, which are priced and not run; or a config.json, whose layouts are ranked": "Megatron-LM、torchtitan、DeepSpeed 等框架的脚本或配置，只计价而不运行；或 config.json，为其布局排序",
   "Write the recipe": "写出配方", "layouts on": "种布局，在", "fit into": "种放得下，内存", "framework": "框架", "as it is": "原样", "the best of all": "最优",
   "chance that it fits": "放得下的概率", "What would be better": "怎样更好", "Warnings": "警告", "The files of the best recipe": "最优配方的文件",
   "recipe": "配方", "explanation": "解释",
