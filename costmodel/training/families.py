@@ -88,14 +88,14 @@ def family_of(run: TrainingRun) -> tuple[Family, str]:
     Returns:
         The family, and an empty text if profile, chips and kind of model agree; else what differs.
     """
-    if run.profile == GENERIC:
-        return Family(GENERIC, GENERIC, (), ()), ""
     kind = "routed" if run.model.experts else "dense"
     return family_for(run.profile, machine(run.machine).generation, kind)
 
 
 def family_for(software: str, generation: str, kind: str) -> tuple[Family, str]:
     """The same of a profile, a generation of chips, and `dense` or `routed`."""
+    if software == GENERIC:
+        return Family(GENERIC, GENERIC, (), ()), ""
     profile = stand_in(software) if kind == "dense" else software
     fit = [
         family
