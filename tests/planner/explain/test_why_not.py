@@ -114,7 +114,8 @@ def test_what_cannot_be_says_so_and_names_the_fault(plan: Plan) -> None:
 
 
 def test_memory_may_forbid_it(cluster: Cluster) -> None:
-    graph, request = mlp(3), SearchRequest(target="mindspore", overlap="none")
+    graph = mlp(3, batch=64, width=1024, hidden=4096)
+    request = SearchRequest(target="mindspore", overlap="none")
     free = search(graph, cluster, request)
     limit = free.estimate.peak_memory_bytes * 1.01
     plan = search(graph, cluster, replace(request, memory_limit_bytes=limit))
