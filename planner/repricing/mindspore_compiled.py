@@ -8,6 +8,7 @@ import numpy as np
 
 from ir.graph import OpGraph
 from ir.mindspore_forms.strategies import Strategy
+from ir.normalise.ends import ENDS
 from ir.plan import Plan
 from planner.candidates.columns import BoolArray
 from planner.constraints.pinning import kept_candidates
@@ -57,7 +58,7 @@ class _Compiled:
     def of(self, node: Node) -> BoolArray:
         fine = self.planned.recomputed(node)
         if node.candidates is not None:
-            if self.kinds[node.name] == "Loss":
+            if self.kinds[node.name] in ENDS:
                 return fine & self.planned.split(node)
             return fine & self.splits.get(node.name, fine)
         held = node.kind is NodeKind.INPUT or node.kind is NodeKind.PARAMETER

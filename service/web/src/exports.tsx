@@ -13,6 +13,8 @@ const FORMATS: [string, string][] = [
   ["mindspore-operators", "MindSpore: strategies of all operators"],
   ["mindspore-groups", "MindSpore: communication groups"],
   ["mindspore-script", "MindSpore: the set-up of the context"],
+  ["mindspore-inference", "MindSpore: checkpoints for prediction, shards of a dataset"],
+  ["mindspore-shard", "MindSpore: calls of shard on cells"],
   ["jax", "JAX: PartitionSpecs"],
   ["torch", "PyTorch: DTensor placements"],
   ["megatron", "Megatron: arguments"],

@@ -97,7 +97,7 @@ export const ZH: Record<string, string> = {
   "It takes longer: the file will be there soon. Try again.": "需要更久：文件很快会生成，请再试。",
   "plan.json: the plan itself, complete": "plan.json：完整的方案", "MindSpore: the strategy file that load accepts": "MindSpore：load 接受的策略文件",
   "MindSpore: a script that applies the plan to a network": "MindSpore：把方案应用到网络的脚本", "MindSpore: strategies of all operators": "MindSpore：所有算子的策略",
-  "MindSpore: communication groups": "MindSpore：通信组", "MindSpore: the set-up of the context": "MindSpore：上下文设置", "JAX: PartitionSpecs": "JAX：PartitionSpec",
+  "MindSpore: communication groups": "MindSpore：通信组", "MindSpore: the set-up of the context": "MindSpore：上下文设置", "MindSpore: checkpoints for prediction, shards of a dataset": "MindSpore：推理加载检查点、数据集切片", "MindSpore: calls of shard on cells": "MindSpore：对 cell 的 shard 调用", "JAX: PartitionSpecs": "JAX：PartitionSpec",
   "PyTorch: DTensor placements": "PyTorch：DTensor 放置", "Megatron: arguments": "Megatron：参数", "scripts that start the job on its servers": "在服务器上启动作业的脚本",
   "Kubernetes: the job for ms-operator": "Kubernetes：ms-operator 作业", "MindSpore: roles of parameter servers": "MindSpore：参数服务器角色",
   "tables of operators and parameters": "算子与参数表", "a page that needs no service": "不需要服务的网页",
