@@ -62,7 +62,7 @@ def main() -> None:
     claims = sorted(_claims(own), key=lambda each: -each.gain)
     gains = np.array([each.gain for each in claims])
     print(
-        f"{len(claims)} recipes: median {np.median(gains):.3f}, nine of ten "
+        f"{len(claims)} recipes: median {np.median(gains):.3f}, 90th percentile "
         f"{np.quantile(gains, 0.9):.3f}, largest {gains.max():.3f}; above {_TOLD}: "
         f"{int((gains > _TOLD).sum())}\n"
     )
