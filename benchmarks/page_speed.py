@@ -1,4 +1,4 @@
-"""How fast the page shows a plan of 6,000 operators: the first view, then frames while it moves.
+"""How fast the page shows a plan of 6,000 operators: the first view, then redraws while it moves.
 
     python -m benchmarks.page_speed [plan.json]
 
@@ -27,15 +27,23 @@ from tests.system.servers import Server
 
 MODEL = Path(__file__).parents[1] / "tests" / "data" / "models" / "llama3_70b.onnx.gz"
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-FIRST_VIEW_S = 3.0
-LEAST_FRAMES = {"folded": 30.0, "operators": 5.0, "parts": 5.0}
-"""Frames per second."""
+FIRST_VIEW_S = 1.5
+LEAST_REDRAWS = {"folded": 50.0, "operators": 5.0, "parts": 5.0}
+"""In a second."""
 SECONDS = 3.0
+TRIES = 3
+"""Empty tabs of which the fastest counts: the machine does other things too."""
 COUNT = """() => {
   window.drawn = [];
-  const frame = (now) => { window.drawn.push(now); requestAnimationFrame(frame); };
-  requestAnimationFrame(frame);
+  for (const kind of [WebGLRenderingContext, WebGL2RenderingContext]) {
+    const clear = kind.prototype.clear;
+    kind.prototype.clear = function (...bits) {
+      if (this.canvas.classList.contains("sigma-nodes")) window.drawn.push(performance.now());
+      return clear.apply(this, bits);
+    };
+  }
 }"""
+"""Notes when the canvas of the nodes is drawn anew: redraws, not frames of the browser."""
 
 
 def planned(folder: Path) -> Path:
@@ -74,8 +82,10 @@ def first_view_s(page: Page, url: str) -> float:
     return time.perf_counter() - begun
 
 
-def moving_frames(page: Page) -> tuple[float, float]:
-    """Frames per second while a hand drags and zooms, and milliseconds within which 95 % come."""
+def redraws(page: Page) -> tuple[float, float, float]:
+    """Redraws in a second while a hand drags and zooms, milliseconds between 95 % of them, and
+    moves of the hand in a second, which they cannot exceed.
+    """
     box = page.locator(".sigma").bounding_box()
     assert box is not None
     middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -83,16 +93,18 @@ def moving_frames(page: Page) -> tuple[float, float]:
     page.evaluate(COUNT)
     page.mouse.move(*middle)
     page.mouse.down()
-    begun = time.perf_counter()
+    begun, moves = time.perf_counter(), 0
     while (phase := 4 * (time.perf_counter() - begun)) < 4 * SECONDS:
         page.mouse.move(middle[0] + 150 * math.sin(phase), middle[1] + 100 * math.cos(phase))
+        moves += 1
         if int(phase * 3) % 6 == 0:
             page.mouse.wheel(0, -40 if int(phase) % 2 else 40)
+    moves_per_s = moves / (time.perf_counter() - begun)
     ends: list[float] = page.evaluate("window.drawn")
     assert page.locator(".canvas").screenshot() != before, "nothing moved"
     page.mouse.up()
     gaps = sorted(b - a for a, b in itertools.pairwise(ends))
-    return 1000 * len(gaps) / (ends[-1] - ends[0]), gaps[int(0.95 * len(gaps))]
+    return 1000 * len(gaps) / (ends[-1] - ends[0]), gaps[int(0.95 * len(gaps))], moves_per_s
 
 
 def main() -> int:
@@ -108,19 +120,22 @@ def main() -> int:
         )
         with served(plan) as url:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
-            taken = first_view_s(page, url)
+            cold = first_view_s(page, url)  # the server reads modules and plan once
+            taken = min(first_view_s(browser.new_page(), url) for _ in range(TRIES))
             is_good &= taken <= FIRST_VIEW_S
-            print(f"first view: {taken:.2f} s (at most {FIRST_VIEW_S:g})")
-            for level, least in LEAST_FRAMES.items():
+            print(
+                f"first view: {taken:.2f} s (at most {FIRST_VIEW_S:g}), the very first {cold:.2f} s"
+            )
+            for level, least in LEAST_REDRAWS.items():
                 page.goto(f"{url}/graph?level={level}")
                 page.get_by_text("nodes ·").wait_for()
                 page.wait_for_timeout(2500)
                 told = page.get_by_text("nodes ·").inner_text()
-                rate, slow = moving_frames(page)
+                rate, slow, moves = redraws(page)
                 is_good &= rate >= least
                 print(
-                    f"{level}: {rate:.1f} frames/s (at least {least:g}), "
-                    f"95 % within {slow:.0f} ms; {told}"
+                    f"{level}: {rate:.1f} redraws/s (at least {least:g}), "
+                    f"95 % within {slow:.0f} ms, {moves:.0f} moves/s; {told}"
                 )
         browser.close()
     return 0 if is_good else 1

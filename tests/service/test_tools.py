@@ -10,17 +10,21 @@ from typing import Any, TypeVar
 
 import anyio
 import pytest
+from fastapi.testclient import TestClient
 from mcp.client.client import Client
 
 from planner.requests.options.explanations import ExplanationOptions
 from planner.requests.options.recipes import RecipeOptions
 from planner.requests.options.searches import SearchOptions
 from planner.requests.options.simulations import RankingOptions, SimulationOptions
+from service.door import serve_tools
 from service.tools import Door, tool_server
+from tests.cli.conftest import planner
 from tests.service.conftest import Hands
 from tests.service.test_client import working
 from tests.service.test_questions import RECIPE
 
+__all__ = ["planner"]
 Answer = TypeVar("Answer")
 JOB = {"devices": 16, "batch": 64, "cluster": "h100", "top": 3}
 
@@ -139,3 +143,28 @@ def test_a_call_that_is_given_up_ends_its_job(hands: Hands) -> None:
     anyio.run(talk)
     (job,) = hands.client.get("/v1/jobs").json()
     assert job["state"] == "cancelled"
+
+
+@pytest.mark.fast
+def test_http_answers_to_names_of_the_own_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A web page that leads its own name to 127.0.0.1 gets nothing."""
+    apps: list[tuple[Any, str]] = []
+    monkeypatch.setattr("service.door.serve_app", lambda app, host, _: apps.append((app, host)))
+    monkeypatch.setattr("service.door.log_as_json", lambda _: None)
+    serve_tools("http://127.0.0.1:1", None, None, 8401)
+    ((app, host),) = apps
+    assert host == "127.0.0.1"
+    body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    with TestClient(app, base_url="http://127.0.0.1:8401") as client:
+        codes = [
+            client.post("/mcp", json=body, headers={"Host": name}).status_code
+            for name in ("evil.example:8401", "127.0.0.1:8401")
+        ]
+    assert codes[0] == 421
+    assert codes[1] != 421
+
+
+@pytest.mark.fast
+def test_the_command_says_what_is_wrong(planner: Callable[..., Any], tmp_path: Path) -> None:
+    run = planner("mcp", "--files", tmp_path / "nowhere")
+    assert (run.code, "is no folder" in run.err) == (2, True)
