@@ -72,7 +72,7 @@ def test_plans_that_people_use_need_no_pins() -> None:
         with suppress(BatchError):
             found = schemes(make(), DEVICES, REQUEST, wanted=(DATA, TENSOR, SHARDED, STATES))
             used |= {f"{name}_{s.split()[0]}": plan for s, plan in found.items()}
-    assert len(used) == 39
+    assert len(used) == 48
     done = results(used)
     judged = {name: judgement_of(plan, done[name]) for name, plan in used.items()}
     assert {n: (j.not_run, j.notes[-5:]) for n, j in judged.items() if not j.passed} == {}
