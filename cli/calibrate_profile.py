@@ -20,7 +20,7 @@ from planner.requests.options.searches import SearchOptions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from costmodel.traces.fitting import Constant, Priced
+    from costmodel.traces.fitting import Priced, ProfiledConstant
     from costmodel.traces.records import Trace
     from ir.plan import Plan
 
@@ -110,7 +110,7 @@ def _compared(path: Path, traces: Sequence[Trace]) -> Plan:
 
 
 def _write(
-    machine: Any, constants: Sequence[Constant], cluster: str, traces: Sequence[Trace],
+    machine: Any, constants: Sequence[ProfiledConstant], cluster: str, traces: Sequence[Trace],
     output: Path | None,
 ) -> list[Path]:  # fmt: skip
     if output is None:
@@ -146,7 +146,7 @@ def _classes(traces: Sequence[Trace], plan: Plan | None) -> list[tuple[str, floa
 
 
 def _facts(
-    traces: Sequence[Trace], plan: Plan | None, constants: Sequence[Constant],
+    traces: Sequence[Trace], plan: Plan | None, constants: Sequence[ProfiledConstant],
     rows: Sequence[Priced], written: Sequence[Path],
 ) -> dict[str, Any]:  # fmt: skip
     names = ("name", "format", "steps", "ranks", "device", "span_s", "busy_s", "message_s")
@@ -164,7 +164,7 @@ def _facts(
 
 
 def _print(
-    traces: Sequence[Trace], plan: Plan | None, constants: Sequence[Constant],
+    traces: Sequence[Trace], plan: Plan | None, constants: Sequence[ProfiledConstant],
     rows: Sequence[Priced], written: Sequence[Path],
 ) -> None:  # fmt: skip
     from cli.profile_text import print_profile  # noqa: PLC0415  brings in rich

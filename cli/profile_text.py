@@ -12,7 +12,7 @@ from cli.text import page
 from topology.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
-    from costmodel.traces.fitting import Constant, Priced
+    from costmodel.traces.fitting import Priced, ProfiledConstant
     from costmodel.traces.records import Kernel, Trace
 
 _NAME = 40
@@ -21,7 +21,7 @@ _NAME = 40
 def print_profile(
     traces: Sequence[Trace],
     classes: Sequence[tuple[str, float, float | None]],
-    constants: Sequence[Constant],
+    constants: Sequence[ProfiledConstant],
     rows: Sequence[Priced],
     written: Sequence[Path],
 ) -> None:
@@ -70,7 +70,7 @@ def _class_table(classes: Sequence[tuple[str, float, float | None]]) -> Table:
     return table
 
 
-def _constant_table(constants: Sequence[Constant]) -> Table:
+def _constant_table(constants: Sequence[ProfiledConstant]) -> Table:
     table = _table("constant", "value", "95 % interval", "calls")
     for each in constants:
         value, low, high = (_shown(each.name, x) for x in (each.value, each.low, each.high))

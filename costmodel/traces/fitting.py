@@ -13,7 +13,7 @@ from costmodel.traces.records import Kernel, Trace
 from ir.dtypes import dtype_bytes
 from topology.cluster import Chip
 
-__all__ = ["Constant", "Priced", "constants_of", "priced"]
+__all__ = ["Priced", "ProfiledConstant", "constants_of", "priced"]
 
 _DRAWS = 400
 _INTERVAL = (0.025, 0.975)
@@ -30,7 +30,7 @@ read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ProfiledConstant:
     """One number that profiles tell."""
 
     name: str
@@ -80,7 +80,7 @@ def moved_bytes(kernel: Kernel) -> float:
     return float((sum(sizes) + writes * max(sizes)) * dtype_bytes(kernel.dtype))
 
 
-def constants_of(traces: Sequence[Trace], chip: Chip) -> list[Constant]:
+def constants_of(traces: Sequence[Trace], chip: Chip) -> list[ProfiledConstant]:
     """What the profiles tell of a machine.
 
     Shares of the peak of products by type, share of the memory's bandwidth, seconds from one launch
@@ -99,7 +99,7 @@ def constants_of(traces: Sequence[Trace], chip: Chip) -> list[Constant]:
     return out
 
 
-def _of_products(kernels: Sequence[Kernel], model: OperatorModel) -> Iterator[Constant]:
+def _of_products(kernels: Sequence[Kernel], model: OperatorModel) -> Iterator[ProfiledConstant]:
     own = [each for each in kernels if each.flops and each.dtype and _is_long(each)]
     for dtype in sorted({each.dtype for each in own}):
         peak = model.peak_flops(dtype)
@@ -108,7 +108,7 @@ def _of_products(kernels: Sequence[Kernel], model: OperatorModel) -> Iterator[Co
         yield _ratio(f"products.{dtype}", pairs, sum(each.calls for each in these))
 
 
-def _of_streams(kernels: Sequence[Kernel], chip: Chip) -> Iterator[Constant]:
+def _of_streams(kernels: Sequence[Kernel], chip: Chip) -> Iterator[ProfiledConstant]:
     own = [each for each in kernels if moved_bytes(each) and _is_long(each)]
     if own:
         rate = chip.memory_bandwidth_bytes_per_s
@@ -120,7 +120,7 @@ def _is_long(kernel: Kernel) -> bool:
     return kernel.seconds / kernel.calls >= _SHORTEST
 
 
-def _of_messages(traces: Sequence[Trace]) -> Iterator[Constant]:
+def _of_messages(traces: Sequence[Trace]) -> Iterator[ProfiledConstant]:
     sent = [each for trace in traces for each in trace.messages if each.nbytes and each.seconds]
     for kind in sorted({each.kind for each in sent}):
         these = [each for each in sent if each.kind == kind]
@@ -128,18 +128,18 @@ def _of_messages(traces: Sequence[Trace]) -> Iterator[Constant]:
         yield _ratio(f"{kind}.bytes_per_s", pairs, sum(each.calls for each in these))
 
 
-def _ratio(name: str, pairs: Sequence[tuple[float, float]], told: int) -> Constant:
+def _ratio(name: str, pairs: Sequence[tuple[float, float]], told: int) -> ProfiledConstant:
     """Sum over sum, with an interval from pairs drawn with replacement."""
     table = np.asarray(pairs, dtype=float)
     draw = np.random.default_rng(0).integers(0, len(table), (_DRAWS, len(table)))
     sums = table[draw].sum(axis=1)
     low, high = np.quantile(sums[:, 0] / sums[:, 1], _INTERVAL)
     value = table[:, 0].sum() / table[:, 1].sum()
-    return Constant(name, float(value), float(low), float(high), told)
+    return ProfiledConstant(name, float(value), float(low), float(high), told)
 
 
-def _median(name: str, values: Sequence[float]) -> Constant:
+def _median(name: str, values: Sequence[float]) -> ProfiledConstant:
     table = np.asarray(values, dtype=float)
     draw = np.random.default_rng(0).integers(0, len(table), (_DRAWS, min(len(table), 5000)))
     low, high = np.quantile(np.median(table[draw], axis=1), _INTERVAL)
-    return Constant(name, float(np.median(table)), float(low), float(high), len(table))
+    return ProfiledConstant(name, float(np.median(table)), float(low), float(high), len(table))

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from costmodel.link_calibration.cluster_text import placed
-from costmodel.traces.fitting import Constant
+from costmodel.traces.fitting import ProfiledConstant
 from topology.machine import Machine
 from topology.uses import merged
 
@@ -16,7 +16,10 @@ __all__ = ["profiled_text"]
 
 
 def profiled_text(
-    machine: Machine, constants: Sequence[Constant], base: Mapping[str, Any], names: Sequence[str]
+    machine: Machine,
+    constants: Sequence[ProfiledConstant],
+    base: Mapping[str, Any],
+    names: Sequence[str],
 ) -> str:
     """YAML of the machine with measured shares of the peak, of the bandwidth, and of launches.
 
@@ -46,7 +49,7 @@ def profiled_text(
     )
 
 
-def _chip(constants: Sequence[Constant]) -> dict[str, Any]:
+def _chip(constants: Sequence[ProfiledConstant]) -> dict[str, Any]:
     """Changes of a chip; products of the type that was seen most."""
     products = [each for each in constants if each.name.startswith("products.")]
     efficiency = {}
@@ -63,7 +66,7 @@ def _chip(constants: Sequence[Constant]) -> dict[str, Any]:
     return change
 
 
-def _stated(each: Constant, what: str) -> dict[str, str]:
+def _stated(each: ProfiledConstant, what: str) -> dict[str, str]:
     span = f"{each.told} calls, 95 % interval {each.low:.3g} to {each.high:.3g}"
     note = f"{what}; {span}" if what else span
     return {"value": f"{min(1.0, each.value):.4g}", "confidence": "stated", "note": note}

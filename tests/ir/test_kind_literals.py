@@ -33,7 +33,7 @@ MORE: dict[str, int] = {
     "Max": 15, "Split": 15, "BiasAdd": 14, "Gelu": 14, "MaxPool": 14, "Min": 14, "ReduceMin":
     14, "Sigmoid": 14, "BatchNormalization": 13, "RMSNormalization": 13, "AveragePool": 12,
     "Equal": 12, "LayerNormalization": 12, "LogSoftmax": 12, "Neg": 12, "Pow": 12,
-    "ConvTranspose": 11, "Dropout": 11, "ScatterND": 11, "TopK": 11, "OneHot": 10, "Pad": 10,
+    "ConvTranspose": 12, "Dropout": 11, "ScatterND": 11, "TopK": 11, "OneHot": 10, "Pad": 10,
     "RotaryEmbedding": 10, "ScatterElements": 10, "Sqrt": 10, "Tanh": 10, "Tile": 10,
     "GatherElements": 9, "Greater": 9, "Log": 9, "Not": 9, "Reciprocal": 9, "And": 8, "Combine":
     8, "CumSum": 8, "Dispatch": 8, "Exp": 8, "Less": 8, "LpNormalization": 8, "Mod": 8, "Relu":
