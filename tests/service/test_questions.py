@@ -52,13 +52,13 @@ def told_by(run: Any, out: Path = Path("OUT")) -> object:
 
 
 CASES: dict[str, Case] = {
-    "layouts": ("layouts", "llama3-8b", *JOB),
-    "layouts of a file": ("layouts", "mine/config.json", *JOB, "--hold", "tp=2"),
+    "a recipe": ("recipe", "train.sh", "--cluster", "h100", "-o", "OUT"),
     "a recipe of a row": (
         "layouts", "llama3-8b", *JOB, "--recipe", "megatron", "--row", 2, "-o", "OUT",
     ),
+    "layouts": ("layouts", "llama3-8b", *JOB),
+    "layouts of a file": ("layouts", "mine/config.json", *JOB, "--hold", "tp=2"),
     "nothing fits": ("layouts", "llama3-70b", "--devices", 2, "--batch", 8, "--cluster", "h100"),
-    "a recipe": ("recipe", "train.sh", "--cluster", "h100", "-o", "OUT"),
     "another framework": (
         "recipe", "train.sh", "--cluster", "h100", "--to", "torchtitan", "-o", "OUT",
     ),
@@ -66,7 +66,7 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.mark.fast(every=True)
+@pytest.mark.fast
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
 def test_a_service_answers_as_the_command_does(
@@ -94,7 +94,7 @@ def plan(planner: Callable[..., Any], tmp_path: Path, mlp_bytes: bytes) -> Path:
     return tmp_path / "plan.json"
 
 
-@pytest.mark.fast(every=True)
+@pytest.mark.fast
 @pytest.mark.parametrize(
     "question",
     [(), ("--op", "FIRST"), ("--tensor", "up"), ("--why-not", "dp=4"), ("--sensitivity",)],
