@@ -75,7 +75,7 @@ OTHERS: dict[type, str] = {
     SearchRequest: "fully_use_devices memory_limit_bytes dataset_strategy target solver effort "
                    "time_limit_s all_to_all cut_positions seed threads bind rules cost pins "
                    "stage_starts degrees scoped_degrees rests soft_pins close_to close_mesh "
-                   "close_parts max_changes rest overlap profile",
+                   "close_parts max_changes rest overlap profile calibration",
 }  # fmt: skip
 """What tells of a plan, or holds the search to what the plan shows."""
 
