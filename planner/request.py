@@ -217,9 +217,11 @@ class SearchRequest:
         self._record_wishes(data)
         if self.cost == "time":
             del data["cost"]
-        whole = ("global_batch", "micro_batch", "pipeline", "recompute", "zero", "interleave")
+        whole = ("global_batch", "micro_batch", "pipeline", "recompute", "interleave")
         for key in whole if self.global_batch is None else ():
             del data[key]
+        if self.global_batch is None and self.zero == "auto":
+            del data["zero"]
         for key, usual in (
             ("rest", "auto"),
             ("profile", "generic"),
