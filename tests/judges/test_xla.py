@@ -18,11 +18,15 @@ from ir.plan import NamedLayout, Plan
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import GraphBuilder
-from tests.judges.schemes import DATA, SCHEMES, SEARCHED, SHARDED, TENSOR, TWO_D, plans
+from tests.judges.schemes import DATA, SCHEMES, SEARCHED, SHARDED, STATES, TENSOR, TWO_D, plans
 from tests.judges.xla_models import SMALL
 from topology.catalogue import named_cluster
 
 BOTH = (False, True)
+KEPT_WHOLE = ("gpt2", STATES)
+"""XLA adds up the gradient of the table of positions whole, cuts its share out of it, and has no
+need to gather: one all-reduce in place of both messages, of as many bytes over the links.
+"""
 
 
 def _cases() -> Iterator[tuple[str, int, bool, str]]:
@@ -30,7 +34,7 @@ def _cases() -> Iterator[tuple[str, int, bool, str]]:
     for name, devices in (("mlp", 8), ("mlp", 16), ("attention", 16), ("mixtral", 8)):
         yield from ((name, devices, training, s) for training in BOTH for s in SCHEMES)
     for name in ("gpt2", "resnet50"):
-        yield from ((name, 8, True, s) for s in SCHEMES)
+        yield from ((name, 8, True, s) for s in SCHEMES if (name, s) != KEPT_WHOLE)
         yield from ((name, 8, False, s) for s in (TENSOR, SHARDED))
 
 
@@ -86,9 +90,9 @@ def report(found: Judgement) -> str:
 
 
 def test_every_scheme_is_a_plan_of_its_own() -> None:
-    """The five plans of a model are there, and no two of them send the same."""
+    """The six plans of a model are there, and no two of them send the same."""
     found = judged_plans("mlp", 16, True)
-    assert list(found) == [DATA, TENSOR, TWO_D, SHARDED, SEARCHED]
+    assert list(found) == [DATA, TENSOR, TWO_D, SHARDED, STATES, SEARCHED]
     sent = {tuple((c.kind, c.group_size, c.nbytes) for c in p.collectives) for p in found.values()}
     assert len(sent) == len(SCHEMES)
 
