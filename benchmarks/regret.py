@@ -88,7 +88,7 @@ def row_of(case: dict[str, Any], time_limit_s: float) -> dict[str, Any]:
     asked = SearchOptions(
         devices=case["devices"], cluster=case["cluster"], target="torch",
         global_batch=case["batch"], time_limit=time_limit_s,
-        pin=() if tensor is None else (f"tp={tensor}",),
+        tp=None if tensor is None else int(tensor),
     )  # fmt: skip
     try:
         plan = question(model_file(models()[case["model"]]), replace(asked, **held)).plan()
