@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.request import InfeasibleError
-    from planner.requests.options.simulations import RankingOptions
     from planner.whatif.layout_ranking import Ranking
     from report.layouts import LayoutsReport
 
