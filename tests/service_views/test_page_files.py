@@ -72,6 +72,9 @@ def test_the_page_offers_formats_and_views_that_there_are() -> None:
 
 def test_every_text_of_the_page_has_a_chinese_one() -> None:
     known = set(re.findall(r'"((?:[^"\\]|\\.)*)": "', (WEB / "src" / "zh.ts").read_text()))
-    for source in (WEB / "src").glob("*.tsx"):
-        for text in re.findall(r'\bt\("((?:[^"\\]|\\.)*)"\)', source.read_text()):
+    literal = r'"((?:[^"\\]|\\.)*)"'
+    plain, chosen = rf"\bt\({literal}\)", rf"\bt\([^()]*\? {literal} : {literal}\)"
+    for source in (WEB / "src").glob("*.ts*"):
+        code = source.read_text()
+        for text in (*re.findall(plain, code), *sum(re.findall(chosen, code), ())):
             assert text in known, f"{source.name}: {text}"
