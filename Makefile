@@ -30,7 +30,7 @@ JUDGES_STAMP := $(JUDGES)/.stamp
 DEMO_MODEL := data/models/llama3_8b.onnx.gz
 DEMO_OUTPUT := build/demo
 
-.PHONY: web help setup demo check test test-fast test-frozen freeze test-mindspore test-mindspore-networks test-judges test-system fidelity docs docs-site format clean $(MINDSPORE) $(JUDGES)
+.PHONY: web serve help setup demo check test test-fast test-frozen freeze test-mindspore test-mindspore-networks test-judges test-system fidelity docs docs-site format clean $(MINDSPORE) $(JUDGES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -126,9 +126,14 @@ fidelity: setup ## how far off training steps are with sources, models, widths a
 	$(BIN)/python -m benchmarks.calibrate $(ROWS) --report build/fidelity.md
 	$(BIN)/planner validate $(ROWS) -o build/predictions.csv
 
-# The built page is committed: only its sources need node 20 and npm.
-web: ## build the page of the service from service/web/src
-	cd service/web && npm ci --no-audit --no-fund && npm run check && npm run build
+# Node 20 and npm where they are installed, else the Python package of requirements-web.lock.
+web: setup ## check the sources of the service's page, and build it into build/page
+	$(BIN)/python -m service.web.build_page --check
+
+# More options of `planner serve`: make serve OPTIONS="--port 8500".
+serve: setup ## build the page where it is not built, and serve it: http://127.0.0.1:8400
+	$(BIN)/python -m service.web.build_page
+	$(BIN)/planner serve $(OPTIONS)
 
 docs: setup ## write the output of commands in README and docs, operators.md, recipes.md and machines.md, anew
 	$(BIN)/python -m tests.cli.docs_output
@@ -149,5 +154,5 @@ format: setup ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 clean: ## remove all environments and everything built
-	rm -rf $(VENV) $(MINDSPORE) $(JUDGES) $(DOCS) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(MINDSPORE) $(JUDGES) $(DOCS) service/web/node_modules build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.open_sizes import formulas, reading
 from importers.facts import FileFacts
 from importers.model_file import model_format
 from importers.onnx_dimensions import bindable
+from importers.open_sizes import formulas, reading
 from ir.batch import find_batch, with_batch
 from ir.canonical import canonical_digest
 from ir.folding import common_scope

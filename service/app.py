@@ -8,19 +8,18 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from importlib import resources
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from service.access import Access
 from service.desk import Desk
 from service.faults import add_fault_handlers
 from service.metrics import Counted, Figures
+from service.page import missing_page, page_folder
 from service.routes import forgetting, health, jobs, plans, uploads, work
 from service.settings import Settings
 from service.store.engine import open_engine
@@ -84,9 +83,14 @@ async def _alive(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _add_page(app: FastAPI) -> None:
-    folder = Path(str(resources.files("service"))) / "web" / "static"
-    if folder.is_dir():
+    folder = page_folder()
+    if folder is not None:
         app.mount("/", _Page(directory=folder, html=True))
+        return
+
+    @app.get("/", include_in_schema=False)
+    def no_page() -> PlainTextResponse:
+        return PlainTextResponse(missing_page(), 404)
 
 
 class _Page(StaticFiles):

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from service.app import create_app
 from service.logs import log_as_json
+from service.page import missing_page, page_folder
 from service.protocol import MOST_CONNECTIONS, PatientProtocol
 from service.settings import LOOPBACK, Settings
 
@@ -44,6 +45,8 @@ def serve(settings: Settings, host: str, port: int) -> None:
     log_as_json(logging.INFO)
     _raise_open_files()
     sys.setswitchinterval(SWITCH_S)
+    if page_folder() is None:
+        LOG.warning(missing_page())
     _Server(_config(create_app(settings), host, port)).run()
 
 

@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -22,3 +23,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=6,
         help="ways to split each example of an operator on each mesh; 40 is a long run",
     )
+
+
+@pytest.fixture(scope="session")
+def built_page() -> Path:
+    """Folder of the page: the first worker that asks for it builds it, the others wait for that."""
+    from service.web import build_page  # noqa: PLC0415  few tests need it
+
+    try:
+        return build_page.built_page()
+    except build_page.PageError as error:
+        pytest.fail(str(error), pytrace=False)

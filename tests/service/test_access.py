@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -136,10 +135,11 @@ def test_uploads_of_one_owner_do_not_hold_up_another(settings: Settings) -> None
         assert uploads == {"ann": 1, "bob": 0}
 
 
-def test_the_page_is_sent_packed_and_its_pieces_are_kept(client: TestClient) -> None:
-    page = Path(str(resources.files("service"))) / "web" / "static"
+def test_the_page_is_sent_packed_and_its_pieces_are_kept(
+    built_page: Path, client: TestClient
+) -> None:
     packed = 0
-    for file in sorted(page.glob("*.js")):
+    for file in sorted(built_page.glob("*.js")):
         with client.stream("GET", f"/{file.name}") as answer:
             packed += sum(len(part) for part in answer.iter_raw())
         is_packed = answer.headers.get("content-encoding") == "gzip"

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from onnx import parser
 
 from planner.requests.errors import is_user_error
 from service.store.queue import Queue
+from tests.cli.conftest import MLP
 from tests.service.conftest import Hands
 
 NOUNS = ("models", "clusters", "searches", "simulations", "sweeps", "verifications", "plans",
@@ -40,6 +42,14 @@ def test_a_search_from_upload_to_plan(hands: Hands, mlp_bytes: bytes) -> None:
     assert (again["state"], again["cached"]) == ("done", True)
     other = client.post("/v1/searches", json={"model": model, "options": {"devices": 2}}).json()
     assert other["state"] == "queued"
+
+
+@pytest.mark.parametrize("rows", ["64", "n"])
+def test_an_upload_says_what_it_holds_whatever_it_leaves_open(hands: Hands, rows: str) -> None:
+    content = parser.parse_model(MLP.replace("ROWS", rows)).SerializeToString()
+    facts = hands.client.get(f"/v1/models/{hands.upload('models', 'mlp.onnx', content)}").json()
+    assert (facts["parameters"], facts["parameter_elements"]) == (2, 2 * 256 * 1024)
+    assert [each["name"] for each in facts["open_dims"]] == ([] if rows == "64" else ["n"])
 
 
 @pytest.mark.fast

@@ -16,9 +16,11 @@ from fastapi.testclient import TestClient
 from costmodel.simulation.step_in_order import in_turn_s
 from exporters.errors import ExportError
 from exporters.formats import FORMATS
+from importers.recipes.reading import recipe_of_texts
 from ir.plan import Plan
 from ir.plan_estimate import Published
 from ir.plan_file import read_plan
+from ir.recipes.table import framework, readable_names
 from planner.explain import summary, why
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import InfeasibleError
@@ -34,6 +36,7 @@ from service.views.summary import summary_view
 from service.views.timeline import timeline_view
 from service.work.tasks.exports import SUFFIXES
 from tests.builders import mlp
+from tests.recipes.published import published
 from tests.service_views.chinese import cause_is_known, chinese_of, sentences, without_chinese
 from tests.service_views.plans_of import FAST, plan_of
 from tests.service_views.test_routes import client
@@ -262,6 +265,37 @@ def test_numbers_names_and_units_stay_as_they_are() -> None:
     found = chinese_of(text)
     assert found is not None
     assert [part for part in ("58 GiB", "1.5 ms") if part not in found] == []
+
+
+@pytest.mark.parametrize("name", readable_names())
+def test_what_a_framework_advises_and_its_settings_mean_has_chinese(name: str) -> None:
+    known = framework(name)
+    told = {*filter(None, known.noted.values()), *(text for _, text in known.avoids)}
+    assert not [text for text in told if without_chinese(text)]
+
+
+def warned(source: Path) -> Iterator[str]:
+    """Sentences that a source gives out one by one."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        text = _text(node.value) if isinstance(node, ast.Yield) and node.value else None
+        if text is not None:
+            yield text
+
+
+def test_every_warning_of_a_recipe_has_chinese() -> None:
+    found = list(warned(ROOT / "planner/whatif/recipe_advice.py"))
+    assert len(found) >= 10
+    assert not [line for line in found if chinese_of(line, whole=False) is None]
+
+
+def test_what_is_noticed_of_published_recipes_has_chinese() -> None:
+    told = []
+    for each in published():
+        recipe = recipe_of_texts(each.files(), asked=each.framework)
+        told += [*recipe.quantities.contradictions, *recipe.notes]
+        told += [f"{file.name}: {text}" for file in recipe.files for text in file.remarks]
+    assert told
+    assert not [line for line in told if chinese_of(line, whole=False) is None]
 
 
 def test_what_settings_of_exports_mean_has_chinese() -> None:

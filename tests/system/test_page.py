@@ -1,6 +1,6 @@
 """The page in a real browser, on a real server: from a dropped model to an exported strategy.
 
-Screenshots are kept in build/page.
+Screenshots are kept in build/screenshots.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from topology.catalogue import named_cluster
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "tests" / "data" / "models" / "gpt2_small.onnx.gz"
 AXE = Path(__file__).parent / "axe.min.js"
-SCREENSHOTS = ROOT / "build" / "page"
+SCREENSHOTS = ROOT / "build" / "screenshots"
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 LONG_MS = 120_000
-SIZES = {1280: 900, 390: 844}
+SIZES = {1440: 900, 390: 844}
 VIEWS = ("overview", "graph", "operators", "timeline", "memory", "cluster", "whatif", "export")
 
 pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="no chromium")
@@ -69,7 +69,7 @@ class Seen:
         return self
 
 
-def opened(browser: Browser, server: Server, width: int = 1280, theme: str = "light") -> Seen:
+def opened(browser: Browser, server: Server, width: int = 1440, theme: str = "light") -> Seen:
     context = browser.new_context(
         viewport={"width": width, "height": SIZES[width]},
         color_scheme="dark" if theme == "dark" else "light",
@@ -288,7 +288,7 @@ def test_the_page_speaks_chinese(browser: Browser, server: Server, plans: tuple[
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     notes = page.get_by_role("region", name="说明").or_(page.locator("section", has_text="说明"))
     expect(notes.get_by_text("矩阵乘的速率").first).to_be_visible()
-    page.screenshot(path=SCREENSHOTS / "chinese-1280-light.png")
+    page.screenshot(path=SCREENSHOTS / "chinese-1440-light.png")
     page.reload()
     expect(page.get_by_role("heading", name="单步时间构成")).to_be_visible()
     assert not seen.faults

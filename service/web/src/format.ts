@@ -39,6 +39,14 @@ export function bytes(value: number | null | undefined): string {
   return `${digits(size)} ${BYTES[unit]}`;
 }
 
+const WATT_HOURS: [number, string][] = [[1e9, "GWh"], [1e6, "MWh"], [1e3, "kWh"], [1, "Wh"], [1e-3, "mWh"]];
+
+export function energy(joules: number): string {
+  const hours = joules / 3600;
+  const [scale, unit] = WATT_HOURS.find(([least]) => hours >= least) ?? WATT_HOURS[4]!;
+  return `${digits(hours / scale)} ${unit}`;
+}
+
 export function rate(value: number): string {
   return `${digits(value / 1e9)} GB/s`;
 }

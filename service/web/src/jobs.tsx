@@ -5,7 +5,7 @@ import { axis, Chart, legend, tooltip } from "./chart";
 import { bytes, distinctSeconds, percent, seconds, when } from "./format";
 import { said, t } from "./i18n";
 import { Filter, matching } from "./lists";
-import { link } from "./router";
+import { link, useRoute } from "./router";
 import { series } from "./theme";
 import type { Job } from "./types";
 import { Choice, Kpi, Pairs, Panel, Shown, Table, useTicks, type Column } from "./ui";
@@ -184,6 +184,10 @@ function grown(old: Progress, data: Record<string, unknown>): Progress {
 export function JobPage(props: { id: string }) {
   const { job, progress, error } = useJob(props.id);
   const plan = planOf(job);
+  const opens = useRoute().query.get("then") === "plan";
+  useEffect(() => {
+    if (opens && plan) location.replace(link(["plans", plan]));
+  }, [opens, plan]);
   const cancel = () => void call(`/v1/jobs/${encodeURIComponent(props.id)}`, { method: "DELETE" });
   useTicks(job !== undefined && !isOver(job));
   const { cost, bound } = figures(progress, job);

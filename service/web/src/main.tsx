@@ -24,7 +24,7 @@ const PAGES: [string, string][] = [
 
 const KEYS: [string, string][] = [
   ["1 … 9", "views of a plan"], ["/", "search"], ["n", "new search"], ["p", "plans"], ["j", "jobs"],
-  ["↑ ↓ ← →", "move through the graph"], ["+ − 0", "zoom the graph, show all of it"], ["w s a d", "zoom and move the timeline"], ["Esc", "close what is open"],
+  ["↑ ↓ ← →", "move through the graph"], ["+ − 0", "zoom the graph, show all of it"], ["w s a d", "zoom and move the timeline"], ["r", "select a range of the timeline"], ["Esc", "close what is open"],
   ["d", "light or dark"], ["l", "language"], ["?", "this list"],
 ];
 

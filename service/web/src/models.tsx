@@ -1,7 +1,7 @@
 // Uploaded and published models.
 import { useState } from "preact/hooks";
 import { upload, useGet, type Kind } from "./api";
-import { bytes, count, when } from "./format";
+import { bytes, count, short, when } from "./format";
 import { t } from "./i18n";
 import { Filter, Manage, Marks, matching, tagsOf, titleOf } from "./lists";
 import { link } from "./router";
@@ -74,6 +74,7 @@ export function Models() {
                       <>{row.state === "refused" ? titleOf(row) : <a href={link(["new"], { model: row.id, name: titleOf(row) })}>{titleOf(row)}</a>} <Marks item={row} /></>
                     ) },
                     { key: "nodes", title: t("operators"), right: true, sort: (row) => Number(row.nodes ?? 0), show: (row) => (row.nodes ? count(Number(row.nodes)) : "") },
+                    { key: "parameters", title: t("parameters"), right: true, sort: (row) => Number(row.parameter_elements ?? 0), show: (row) => (row.parameter_elements ? short(Number(row.parameter_elements)) : "") },
                     { key: "open", title: t("dynamic sizes"), show: (row) => openSizes(row) },
                     { key: "bytes", title: t("size"), right: true, sort: (row) => row.bytes ?? 0, show: (row) => bytes(row.bytes) },
                     { key: "made", title: t("uploaded"), sort: (row) => row.created_at ?? 0, show: (row) => when(row.created_at) },

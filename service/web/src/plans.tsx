@@ -1,14 +1,14 @@
 // All plans: found, named, compared, and drawn as steps against memory.
 import { useState } from "preact/hooks";
-import { useGet } from "./api";
+import { post, useGet } from "./api";
 import { bytes, count, percent, seconds, when } from "./format";
 import { t } from "./i18n";
 import { AT_ONCE, Filter, Manage, Marks, matching, tagsOf, titleOf } from "./lists";
 import { Drop } from "./models";
 import { go, link } from "./router";
 import { Scatter } from "./scatter";
-import type { Item } from "./types";
-import { Panel, Shown, Table, type Column } from "./ui";
+import type { Item, Job } from "./types";
+import { Failure, Panel, Shown, Table, type Column } from "./ui";
 
 export interface Listed extends Item {
   step_time_s?: number;
@@ -72,13 +72,26 @@ export function Plans() {
 
 /** Nothing is there yet: what one can begin with. */
 function FirstRun() {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<Error>();
+  const sample = async () => {
+    setBusy(true);
+    try {
+      const { job } = await post<Job>("/v1/searches", { model: "gpt2", options: { devices: 8, batch: 32 } });
+      go(["jobs", job], { then: "plan" });
+    } catch (found) {
+      setError(found as Error);
+      setBusy(false);
+    }
+  };
   return (
     <Panel title={t("No plans yet.")}>
       <p>{t("Begin with a published model, or drop a file of your own: an ONNX file or a config.json, weights are not needed.")}</p>
       <p class="row">
-        <a class="button primary" href={link(["new"], { model: "gpt2", name: "gpt2", devices: "8", batch: "32" })}>{t("Try GPT-2 on 8 cards")}</a>
+        <button class="primary" disabled={busy} onClick={() => void sample()}>{t("Try GPT-2 on 8 cards")}</button>
         <a class="button" href="#/new">{t("New search")}</a>
       </p>
+      {error && <Failure error={error} />}
     </Panel>
   );
 }

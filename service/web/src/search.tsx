@@ -4,7 +4,7 @@ import { post, useGet } from "./api";
 import { useOptions, type Declared } from "./options";
 import type { Machines } from "./clusters";
 import { t } from "./i18n";
-import { count } from "./format";
+import { count, short } from "./format";
 import { titleOf } from "./lists";
 import { Drop, openSizes } from "./models";
 import { go, useRoute } from "./router";
@@ -104,7 +104,7 @@ function Holds(props: { item: Item }) {
   const open = openSizes(item);
   if (!item.nodes) return null;
   return (
-    <p class="soft">{count(Number(item.nodes))} {t("operators")}{kinds.length > 0 && `: ${kinds.map(([kind, many]) => `${many} ${kind}`).join(", ")}`}
+    <p class="soft">{Number(item.parameter_elements) > 0 && <><b>{short(Number(item.parameter_elements))}</b> {t("parameters")} · </>}{count(Number(item.nodes))} {t("operators")}{kinds.length > 0 && `: ${kinds.map(([kind, many]) => `${many} ${kind}`).join(", ")}`}
       {open && <> · {t("dynamic sizes")}: <code>{open}</code></>}</p>
   );
 }

@@ -1,156 +1,195 @@
-// A sweep: full searches over several sizes, and its curves.
-import { useCallback, useState } from "preact/hooks";
-import { post } from "./api";
-import { axis, Chart, legend, tooltip } from "./chart";
-import { bytes, count, seconds } from "./format";
+// A sweep: full searches over several sizes and machines, what they give and what they cost.
+import { useCallback } from "preact/hooks";
+import { Chart } from "./chart";
+import { save } from "./exports";
+import { count, percent } from "./format";
 import { said, t } from "./i18n";
 import { isOver, useJob } from "./jobs";
-import { useOptions, type Declared } from "./options";
-import { go, useRoute } from "./router";
-import { MachineFields, ModelPicker, optionsOf, startOf, type Form } from "./search";
-import { Scatter, type Dot } from "./scatter";
-import { series } from "./theme";
-import type { Job } from "./types";
-import { Failure, Field, Panel, Segments, Table } from "./ui";
+import { link, setQuery, useRoute } from "./router";
+import { AskSweep } from "./sweep_ask";
+import { against, overAxis } from "./sweep_charts";
+import { axesOf, bestBy, csvOf, isPlanned, measures, placeOf, type Measure, type Point, type Swept } from "./sweep_points";
+import { Choice, Failure, Kpi, Panel, Segments, Table, type Column } from "./ui";
 
 export function Sweep(props: { job: string | undefined }) {
-  return props.job ? <Curves id={props.job} /> : <Ask />;
+  return props.job ? <Answer id={props.job} /> : <AskSweep />;
 }
 
-/** The body of a sweep: what all points have in common, and what varies. */
-export function requestOf(form: Form, declared: Declared, devices: string, vary: string): Record<string, unknown> {
-  const { cluster = declared.cluster!.usual, devices: _, ...options } = optionsOf(form, declared);
-  const axes = vary.trim().split(/\s+/).filter(Boolean);
-  if (axes.some((axis) => axis.startsWith("batch="))) delete options.batch;
-  return { model: form.model, options, sweep: { devices: devices.replaceAll(" ", ""), cluster, vary: axes } };
-}
-
-function Ask() {
-  const { query } = useRoute();
-  const [form, setForm] = useState<Form>(() => startOf(query));
-  const [devices, setDevices] = useState(query.get("sizes") ?? "8, 16, 32, 64");
-  const [vary, setVary] = useState("");
-  const [error, setError] = useState<Error>();
-  const change = (part: Partial<Form>) => setForm((old) => ({ ...old, ...part }));
-  const { data: declared, error: unread } = useOptions();
-  if (!declared) return unread ? <Failure error={unread} /> : <p role="status">{t("Loading")} …</p>;
-  const begin = async (event: Event) => {
-    event.preventDefault();
-    setError(undefined);
-    try {
-      const job = await post<Job>("/v1/sweeps", requestOf(form, declared, devices, vary));
-      go(["sweep", job.job]);
-    } catch (found) {
-      setError(found as Error);
-    }
-  };
-  return (
-    <form onSubmit={begin}>
-      <div class="head"><h1 class="grow">{t("Sweep")}</h1></div>
-      {error && <Failure error={error} />}
-      <div class="grid">
-        <Panel width="w5" title={t("Model")}><ModelPicker form={form} change={change} /></Panel>
-        <Panel width="w7" title={t("What varies")}>
-          <div class="fields">
-            <Field title={t("numbers of devices")} hint={t("a search for each")}>
-              <input type="text" required value={devices} onInput={(e) => setDevices(e.currentTarget.value)} />
-            </Field>
-            <Field title={t("vary")} hint="bandwidth=0.5:2:3 batch=64:256:3">
-              <input type="text" value={vary} onInput={(e) => setVary(e.currentTarget.value)} />
-            </Field>
-            <MachineFields form={form} declared={declared} change={change} />
-          </div>
-          <p />
-          <button class="primary" type="submit" disabled={!form.model}>{t("Begin")}</button>
-        </Panel>
-      </div>
-    </form>
-  );
-}
-
-type Point = Record<string, number | string | null>;
-
-const AXES = ["devices", "batch", "bandwidth", "latency", "memory", "compute", "sequence"];
-
-function Curves(props: { id: string }) {
+function Answer(props: { id: string }) {
   const { job, progress, error } = useJob(props.id);
-  const [by, setBy] = useState("devices");
-  const points: Point[] = job?.result?.points ?? [];
-  const axes = AXES.filter((name) => new Set(points.map((point) => point[name])).size > 1);
-  const shown = axes.includes(by) ? by : (axes[0] ?? "devices");
-  const step = useCallback(() => curves(points, shown, "step_s", seconds), [job, shown]);
-  const speed = useCallback(() => curves(points, shown, "samples_per_s", count), [job, shown]);
-  const front = new Set<number>(job?.result?.pareto ?? []);
+  const swept = job?.result as Swept | null | undefined;
+  const name = swept?.model ?? props.id.slice(0, 14);
   return (
     <>
-      <div class="head"><h1 class="grow">{t("Sweep")} <code>{props.id.slice(0, 14)}</code></h1><span class={`state ${job?.state ?? ""}`}>{t(job?.state ?? "")}</span></div>
+      <div class="head"><h1 class="grow">{t("Sweep")} {name}</h1>
+        {swept && <button onClick={() => save(new Blob([csvOf(swept.points)], { type: "text/csv" }), `${swept.model}-sweep.csv`)}>{t("Save the table (CSV)")}</button>}
+        <span class={`state ${job?.state ?? ""}`}>{t(job?.state ?? "")}</span></div>
       {error && <Failure error={error} />}
       {job?.message && <div class="note error" role="alert">{said(job.message)}</div>}
       {!isOver(job) && <p class="mono" role="status">{said(progress.lines.at(-1) ?? "") || t("Waiting for the first report.")}</p>}
-      {points.length > 0 && (
-        <div class="grid">
-          {axes.length > 1 && <div class="w12"><Segments label={t("over")} value={shown} options={axes.map((each) => [each, t(each)])} change={setBy} /></div>}
-          <Panel width="w6" title={t("step")}><Chart option={step} height={280} label={t("step")} /></Panel>
-          <Panel width="w6" title={t("samples per second")}><Chart option={speed} height={280} label={t("samples per second")} /></Panel>
-          <Panel width="w12" title={t("Step against memory")}><Scatter dots={dotsOf(points)} /></Panel>
-          <Panel width="w12" title={t("Points")}>
-            <Table<Point>
-              label={t("Points")} rows={points} id={(row) => String(row.key)} isMarked={(row) => front.has(points.indexOf(row))}
-              columns={[
-                ...["cluster", ...AXES].filter((name) => points.some((point) => point[name] !== null && point[name] !== undefined)).map((name) => ({
-                  key: name, title: t(name), right: name !== "cluster", sort: (row: Point) => row[name] ?? 0, show: (row: Point) => cell(row[name]),
-                })),
-                { key: "step", title: t("step"), right: true, sort: (row) => row.step_s ?? Infinity, show: (row) => seconds(row.step_s as number | null) },
-                { key: "speed", title: t("samples per second"), right: true, sort: (row) => row.samples_per_s ?? 0, show: (row) => cell(row.samples_per_s) },
-                { key: "peak", title: t("peak memory"), right: true, sort: (row) => row.peak_gib ?? 0,
-                  show: (row) => (typeof row.peak_gib === "number" ? bytes(row.peak_gib * 2 ** 30) : "–") },
-                { key: "plan", title: t("plan"), name: true, show: (row) => row.plan ?? said(String(row.message ?? "")) },
-              ]}
-            />
-            <p class="soft">{t("Marked points are best in time, devices, memory or price: no other is better in all of them.")}</p>
-          </Panel>
-        </div>
-      )}
+      {swept?.points.length ? <Found swept={swept} model={String(job?.request?.model ?? "")} /> : null}
     </>
   );
 }
 
-function dotsOf(points: Point[]): Dot[] {
-  return points.flatMap((point) => (typeof point.step_s === "number" && typeof point.peak_gib === "number"
-    ? [{
-        name: AXES.filter((name) => point[name] !== null && point[name] !== undefined).map((name) => `${t(name)} ${point[name]}`).join(", "),
-        group: String(point.cluster ?? ""), step_s: point.step_s, peak_bytes: point.peak_gib * 2 ** 30,
-      }]
-    : []));
+/** Axes with more than one value; where nothing varies the devices. */
+function variedOf(swept: Swept): string[] {
+  const found = axesOf(swept).filter((name) => swept.axes[name]!.length > 1);
+  return found.length ? found : ["devices"];
+}
+
+function Found(props: { swept: Swept; model: string }) {
+  const { swept } = props;
+  const varied = variedOf(swept);
+  const known = measures(swept.points);
+  return (
+    <>
+      <Best swept={swept} known={known} varied={varied} />
+      {swept.deadline && <p class="note">{inTime(swept, varied)}</p>}
+      <div class="grid">
+        {Object.keys(known).length > 0 && <OverAxis swept={swept} known={known} varied={varied} />}
+        {Object.keys(known).length > 1 && <Front swept={swept} known={known} varied={varied} />}
+        <Panel width="w12" title={t("Points")}>
+          <Points swept={swept} known={known} model={props.model} />
+          {!known.price && <p class="soft">{t("No price is known of these devices: a sweep takes prices where it is asked for.")}</p>}
+          <p class="soft">{t("Marked points are best in time, devices, memory or price: no other is better in all of them.")}</p>
+        </Panel>
+        <Scaling swept={swept} varied={varied} />
+        <Changes swept={swept} varied={varied} />
+      </div>
+    </>
+  );
+}
+
+type Part = { swept: Swept; known: Record<string, Measure>; varied: string[] };
+
+/** The best point of each kind. */
+function Best({ swept, known, varied }: Part) {
+  const kinds: [string, string][] = [["speed", t("most work per second")], ["price", t("cheapest")], ["energy", t("least energy")]];
+  const first = kinds.flatMap(([name, title]): [string, Measure, Point][] => {
+    const point = known[name] && bestBy(swept.points, known[name]);
+    return point ? [[title, known[name]!, point]] : [];
+  });
+  if (!first.length) return <p class="bad" role="status">{t("Nothing fits into memory.")}</p>;
+  return (
+    <div class="kpis">
+      {first.map(([title, measure, point]) => <Kpi key={title} value={measure.format(measure.of(point)!)} name={`${title}: ${measure.title}; ${placeOf(point, varied)}`} />)}
+      <Kpi value={count(swept.searches)} name={t("searches")} />
+    </div>
+  );
+}
+
+function inTime(swept: Swept, varied: string[]): string {
+  const { tokens, days, point, takes_days, needed_devices } = swept.deadline!;
+  const wanted = `${count(tokens)} ${t("in")} ${count(days)} ${t("days")}`;
+  if (point === null) return `${wanted}: ${t("no point does it; the fastest takes")} ${count(takes_days)} ${t("days")}${needed_devices ? `; ${t("devices it would take:")} ${count(needed_devices)}` : ""}`;
+  return `${wanted}: ${placeOf(swept.points[point]!, varied)}, ${t("done in")} ${count(takes_days)} ${t("days")}`;
+}
+
+/** What is chosen in the address, if it is there to choose. */
+function chosen(query: URLSearchParams, name: string, among: string[], usual: string): string {
+  const asked = query.get(name) ?? usual;
+  return among.includes(asked) ? asked : (among.includes(usual) ? usual : among[0]!);
+}
+
+/** A measure over an axis; both are in the address. */
+function OverAxis({ swept, known, varied }: Part) {
+  const { query } = useRoute();
+  const axes = varied.filter((name) => name !== "cluster");
+  const by = chosen(query, "over", axes.length ? axes : ["devices"], "devices");
+  const what = chosen(query, "show", Object.keys(known), "speed");
+  const option = useCallback(() => overAxis(swept.points, by, known[what]!), [swept, by, what]);
+  const title = `${known[what]!.title} / ${t(by)}`;
+  return (
+    <Panel width="w6" title={title}>
+      <div class="row">
+        <Choice label={t("measure")} value={what} options={titles(known)} change={(show) => setQuery({ show })} />
+        {axes.length > 1 && <Segments label={t("over")} value={by} options={axes.map((each) => [each, t(each)])} change={(over) => setQuery({ over })} />}
+      </div>
+      <Chart option={option} height={300} label={title} />
+    </Panel>
+  );
+}
+
+/** Two measures against each other, with the points that no other beats. */
+function Front({ swept, known, varied }: Part) {
+  const { query } = useRoute();
+  const names = Object.keys(known);
+  const across = chosen(query, "across", names, known.price ? "price" : "memory");
+  const up = chosen(query, "up", names, "speed");
+  const option = useCallback(() => against(swept.points, new Set(swept.pareto), varied, known[across]!, known[up]!), [swept, across, up]);
+  return (
+    <Panel width="w6" title={t("Pareto front")} extra={<span class="soft">{t("outlined: no other point beats it")}</span>}>
+      <div class="row">
+        <Choice label={t("across")} value={across} options={titles(known)} change={(name) => setQuery({ across: name })} />
+        <Choice label={t("up")} value={up} options={titles(known)} change={(name) => setQuery({ up: name })} />
+      </div>
+      <Chart option={option} height={300} label={t("Pareto front")} />
+    </Panel>
+  );
+}
+
+function titles(known: Record<string, Measure>): [string, string][] {
+  return Object.entries(known).map(([name, measure]) => [name, measure.title]);
+}
+
+function Points(props: { swept: Swept; known: Record<string, Measure>; model: string }) {
+  const { swept, known } = props;
+  const front = new Set(swept.pareto.map((at) => swept.points[at]!));
+  const columns: Column<Point>[] = [
+    ...axesOf(swept).map((name) => ({
+      key: name, title: t(name), right: name !== "cluster", sort: (row: Point) => row[name] ?? 0, show: (row: Point) => cell(row[name]),
+    })),
+    ...Object.entries(known).filter(([name]) => name !== "devices").map(([name, measure]) => ({
+      key: `of ${name}`, title: measure.title, right: true, sort: (row: Point) => measure.of(row) ?? Infinity,
+      show: (row: Point) => (measure.of(row) === null ? "–" : measure.format(measure.of(row)!)),
+    })),
+    { key: "plan", title: t("plan"), name: true, show: (row) => (isPlanned(row) ? row.plan : said(String(row.message ?? ""))) },
+    { key: "again", title: "", show: (row) => searchable(swept, row) && <a href={link(["new"], requestAt(row, props.model, swept.model))}>{t("Search there")}</a> },
+  ];
+  return <Table<Point> label={t("Points")} rows={swept.points} id={(row) => String(swept.points.indexOf(row))} isMarked={(row) => front.has(row)} columns={columns} />;
+}
+
+/** Whether a search can be asked for the point: no factor changes its machine. */
+function searchable(swept: Swept, point: Point): boolean {
+  return isPlanned(point) && Object.keys(swept.axes).every((name) => ["cluster", "devices", "batch", "sequence"].includes(name) || point[name] === 1);
+}
+
+function requestAt(point: Point, model: string, name: string): Record<string, string | undefined> {
+  const own = (key: string) => (point[key] === null || point[key] === undefined ? undefined : String(point[key]));
+  return { model, name, cluster: own("cluster"), devices: own("devices"), batch: own("batch"), sequence: own("sequence") };
 }
 
 function cell(value: number | string | null | undefined): string {
   return typeof value === "number" ? count(value) : (value ?? "–");
 }
 
-/** One line for each machine: the best point at each value of the axis. */
-function curves(points: Point[], by: string, what: "step_s" | "samples_per_s", format: (value: number) => string): object {
-  const lines = new Map<string, Map<number, number>>();
-  for (const point of points) {
-    const x = point[by];
-    const y = point[what];
-    if (typeof x !== "number" || typeof y !== "number") continue;
-    const name = String(point.cluster ?? "");
-    if (!lines.has(name)) lines.set(name, new Map());
-    const known = lines.get(name)!.get(x);
-    const isBetter = known === undefined || (what === "step_s" ? y < known : y > known);
-    if (isBetter) lines.get(name)!.set(x, y);
-  }
-  return {
-    grid: { left: 62, right: 18, top: 30, bottom: 40 },
-    legend: legend({ top: 0 }),
-    tooltip: tooltip((rows: any[]) => [
-      [`${t(by)} ${count(rows[0].value[0])}`, ""], ...rows.map((row) => [row.seriesName, format(row.value[1])]),
-    ] as [string, string][], { trigger: "axis" }),
-    xAxis: { type: "log", logBase: 2, name: t(by), nameLocation: "middle", nameGap: 24, ...axis(count), min: "dataMin", max: "dataMax" },
-    yAxis: { type: "value", ...axis(format) },
-    series: [...lines].map(([name, line], i) => ({
-      name, type: "line", data: [...line].sort((a, b) => a[0] - b[0]), color: series(i), symbolSize: 6,
-    })),
-  };
+function Scaling({ swept, varied }: Omit<Part, "known">) {
+  const others = varied.filter((name) => name !== "devices");
+  const rows = swept.scaling.filter(({ points }) => points.length > 1).flatMap(({ at, points }) => points.map((point) => ({ place: placeOf(at, others), ...point })));
+  if (!rows.length) return null;
+  return (
+    <Panel width="w6" title={t("Scaling")}>
+      <Table<(typeof rows)[number]> label={t("Scaling")} rows={rows} id={(row) => `${row.place} ${row.devices}`} columns={[
+        ...(others.length ? [{ key: "at", title: t("at"), show: (row: (typeof rows)[number]) => row.place }] : []),
+        { key: "devices", title: t("devices"), right: true, show: (row) => count(row.devices) },
+        { key: "speedup", title: t("speed-up"), right: true, show: (row) => row.speedup.toFixed(2) },
+        { key: "efficiency", title: t("efficiency"), right: true, show: (row) => percent(row.efficiency) },
+      ]} />
+    </Panel>
+  );
+}
+
+/** Neighbours with different plans. */
+function Changes({ swept, varied }: Omit<Part, "known">) {
+  if (!swept.changes.length) return null;
+  return (
+    <Panel width="w6" title={t("Where the plan changes")}>
+      <Table<Swept["changes"][number]> label={t("Where the plan changes")} rows={swept.changes} id={(row) => String(swept.changes.indexOf(row))} columns={[
+        { key: "between", title: t("between"), show: (row) => `${t(row.axis)} ${row.before} – ${row.after}` },
+        { key: "at", title: t("at"), show: (row) => placeOf(row.place, varied.filter((name) => name !== row.axis)) },
+        { key: "from", title: t("from"), name: true, show: (row) => row.plans[0] }, { key: "to", title: t("to"), name: true, show: (row) => row.plans[1] },
+      ]} />
+    </Panel>
+  );
 }

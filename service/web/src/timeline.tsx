@@ -1,14 +1,15 @@
 // The simulated step: streams over time, with zoom.
 import type { EChartsType } from "echarts/core";
-import { useCallback, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { call, finished, post, useGet, view } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
 import { save } from "./exports";
 import { percent, seconds, signed } from "./format";
 import { deviceName, overLinks, t } from "./i18n";
 import { causeText } from "./overview";
-import { go } from "./router";
-import { series } from "./theme";
+import { go, useRoute } from "./router";
+import { colour, series } from "./theme";
+import { followRange, letSelect, RangeTable, rangeOf } from "./timeline_range";
 import type { TimelineView } from "./types";
 import { Causes, Fact, Failure, Kpi, Panel, Shown, useKeys, useSettled } from "./ui";
 
@@ -60,8 +61,24 @@ function Timeline(props: { id: string; model: string; line: TimelineView }) {
   const wanted = useSettled(find.trim().toLowerCase(), 200);
   const hits = wanted ? line.tasks.label.filter((label) => line.tasks.words[label]!.toLowerCase().includes(wanted)).length : 0;
   const drawn = useRef<EChartsType | undefined>(undefined);
+  const [selects, setSelects] = useState(false);
+  const { query } = useRoute();
+  const range = rangeOf(query, line.step_s);
+  useEffect(() => {
+    if (drawn.current) followRange(drawn.current, range);
+  }, [range?.[0], range?.[1]]);
+  const select = (on: boolean) => {
+    setSelects(on);
+    if (drawn.current) letSelect(drawn.current, on);
+  };
+  const ready = (chart: EChartsType) => {
+    drawn.current = chart;
+    followRange(chart, range);
+    letSelect(chart, selects);
+  };
   useKeys((event) => {
     const move = MOVES[event.key];
+    if (event.key === "r") select(!selects);
     if (!move || !drawn.current) return;
     event.stopImmediatePropagation();
     moved(drawn.current, ...move);
@@ -84,11 +101,13 @@ function Timeline(props: { id: string; model: string; line: TimelineView }) {
           <div class="row">
             <input type="search" placeholder={t("Find in the timeline")} aria-label={t("Find in the timeline")} value={find} onInput={(event) => setFind(event.currentTarget.value)} />
             <span class="soft" role="status">{wanted && (hits ? `${hits} ${t("found")}` : t("Nothing in the timeline has this in its name."))}</span>
+            <button aria-pressed={selects} onClick={() => select(!selects)}>{t("Select a range")}</button>
             <span class="soft">{t("wheel or W S zoom, drag or A D move, click finds the operator")}</span>
           </div>
-          <Chart option={option} ready={(chart) => { drawn.current = chart; }} click={click} height={130 + ROW * line.streams.length} label={t("Streams of a device")} />
+          <Chart option={option} ready={ready} click={click} height={130 + ROW * line.streams.length} label={t("Streams of a device")} />
           {line.tasks.left_out > 0 && <p class="warn">{line.tasks.left_out} {t("left out")}</p>}
         </Panel>
+        {range && <RangeTable line={line} range={range} kindOf={(task) => kindOf(line, task)} nameOf={(stream) => streamNames(line, several)[line.streams.findIndex((each) => each.stream === stream)]!} />}
         <Panel width="w6" title={t("Time of an average device")}>
           <Causes
             head={t("cause")} format={seconds} total={line.step_s}
@@ -147,13 +166,13 @@ function chartOf(line: TimelineView, several: boolean, wanted: string): object {
       [t("for"), t(tasks.words[tasks.cause[i]!]!)], [t("from"), seconds(start)],
     ];
   };
-  const streamName = (name: string) => t(name === "compute" ? "computation" : name);
-  const names = line.streams.map((stream) => (several ? `${deviceName(stream.device)} · ${streamName(stream.name)}` : streamName(stream.name)));
-  const shownNames = names.map((name) => (name.length > 22 ? `${name.slice(0, 21)}…` : name));
+  const shownNames = streamNames(line, several).map((name) => (name.length > 22 ? `${name.slice(0, 21)}…` : name));
   return {
     grid: { left: 150, right: 14, top: 34, bottom: 62 },
     legend: legend({ top: 0, data: [...bars.keys()].map((name) => ({ name: t(name) })) }),
     tooltip: tooltip(told),
+    brush: { xAxisIndex: 0, throttleType: "debounce", transformable: false, outOfBrush: { colorAlpha: 1 }, brushStyle: { color: "#88888833", borderColor: colour("accent"), borderWidth: 1 } },
+    toolbox: { show: false },
     dataZoom: [
       { type: "inside", filterMode: "weakFilter", minSpan: 0.01 },
       { type: "slider", filterMode: "weakFilter", height: 18, bottom: 8, labelFormatter: (value: number) => seconds(value) },
@@ -165,6 +184,11 @@ function chartOf(line: TimelineView, several: boolean, wanted: string): object {
       progressive: 0, renderItem: (params: any, api: any) => bar(line, params, api),
     })),
   };
+}
+
+function streamNames(line: TimelineView, several: boolean): string[] {
+  const own = (name: string) => t(name === "compute" ? "computation" : name);
+  return line.streams.map((stream) => (several ? `${deviceName(stream.device)} · ${own(stream.name)}` : own(stream.name)));
 }
 
 /** ECharts asks for the shape of each bar: from start to end, in the row of its stream. */

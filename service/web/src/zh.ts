@@ -149,4 +149,18 @@ export const ZH: Record<string, string> = {
   "Write the recipe": "写出配方", "layouts on": "种布局，在", "fit into": "种放得下，内存", "framework": "框架", "as it is": "原样", "the best of all": "最优",
   "chance that it fits": "放得下的概率", "What would be better": "怎样更好", "Warnings": "警告", "The files of the best recipe": "最优配方的文件",
   "recipe": "配方", "explanation": "解释",
+  // Sweeps
+  "No price is known of these devices: a sweep takes prices where it is asked for.": "这些设备没有已知价格：提出扫描时可以给出价格。",
+  "price of an hour": "每小时价格", "tokens per second": "每秒 token 数", "price of a million tokens": "每百万 token 价格", "price of a million samples": "每百万样本价格",
+  "energy of a million tokens": "每百万 token 能耗", "energy of a million samples": "每百万样本能耗", "clusters": "集群", "Save the table (CSV)": "保存表格（CSV）",
+  "most work per second": "每秒工作量最大", "cheapest": "最便宜", "least energy": "能耗最低", "searches": "次搜索", "days": "天", "at": "在", "to": "到", "across": "横轴", "up": "纵轴",
+  "no point does it; the fastest takes": "没有点能做到；最快的需要", "devices it would take:": "需要的设备数：", "done in": "完成用时", "measure": "指标", "Pareto front": "帕累托前沿",
+  "outlined: no other point beats it": "有轮廓：没有其他点优于它", "Scaling": "扩展性", "speed-up": "加速比", "efficiency": "效率", "Where the plan changes": "方案在哪里改变", "between": "介于",
+  "What all points have in common": "所有点的共同设置", "searches at most:": "最多搜索次数：", "one or more": "一个或多个", "empty keeps the model's": "留空则用模型自带的", "factor on the machine": "机器的倍率",
+  "A list such as 8, 16, 32, or a range low:high:count in equal ratios. Each combination is a search.": "列表如 8, 16, 32，或等比范围 低:高:个数。每个组合是一次搜索。",
+  "Money, energy and a deadline": "费用、能耗与期限", "tokens of the run": "训练的 token 总数", "days it may take": "允许的天数",
+  "prices of a device and hour, and watts, by chip; empty takes those that are known": "按芯片给出每设备每小时价格与瓦数；留空则用已知的",
+  // A range of the timeline
+  "The selected range": "选中的范围", "Nothing runs in it.": "其中没有任务。", "stream": "流", "of the range": "占范围", "the stream is idle": "流空闲",
+  "Select a range": "选择范围", "select a range of the timeline": "选择时间线的范围",
 };

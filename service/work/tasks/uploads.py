@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from importers.model_file import model_format
+from importers.errors import ModelError
+from importers.model_file import ModelFormat, model_format
+from importers.open_sizes import reading
 from planner.requests.machines import is_rank_table
 from service.store.queue import Outcome
 from service.work.given import Given
@@ -19,22 +22,33 @@ MOST_SHOWN = 100
 
 
 def read_model(given: Given) -> Outcome:
-    """Nodes, kinds of operators and open dimensions of a model.
+    """Nodes, kinds of operators, open dimensions and parameters of a model.
 
     Raises:
         ModelError: it cannot be read.
     """
     item_id = str(given.request["model"])
     path = given.file(item_id, "model")
-    facts = model_format(path).facts(path)
+    source = model_format(path)
+    facts = source.facts(path)
     common = sorted(facts.kinds.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_SHOWN]
     found = {
         "producer": facts.producer,
         "nodes": facts.nodes,
         "kinds": dict(common),
         "open_dims": [asdict(each) for each in facts.open_dims[:MOST_SHOWN]],
+        **_parameters(source, path),
     }
     return _about(item_id, found)
+
+
+def _parameters(source: ModelFormat, path: Path) -> dict[str, int]:
+    """Tensors and elements; nothing of a model that needs sizes before it can be read."""
+    try:
+        held = reading(source, path, {}).graph.parameters
+    except ModelError:
+        return {}
+    return {"parameters": len(held), "parameter_elements": sum(t.elements for t in held)}
 
 
 def read_cluster(given: Given) -> Outcome:
