@@ -31,7 +31,6 @@ from ir.ops.registry import (
     is_described,
     is_known,
     lookup,
-    nearest_kind,
     operator,
 )
 from ir.ops.spelling import Form, Function, Spelling
@@ -52,6 +51,5 @@ __all__ = [
     "is_described",
     "is_known",
     "lookup",
-    "nearest_kind",
     "operator",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -264,9 +263,3 @@ def is_known(kind: str) -> bool:
 def is_described(op: Op) -> bool:
     """Whether the rule of an operator is known: from the catalogue or from an annotation."""
     return is_known(op.kind) or bool(annotation(op))
-
-
-def nearest_kind(kind: str) -> str | None:
-    """The known kind whose name is closest, for error messages."""
-    close = difflib.get_close_matches(kind, _CATALOGUE, n=1)
-    return close[0] if close else None
