@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from importers.facts import FileFacts
@@ -21,34 +21,7 @@ from ir.graph import Op, OpGraph
 from ir.ops import OpView, annotation, is_known, lookup
 from ir.symbols import Binding
 from planner.constraints.operator_rules import annotated, check_annotations
-
-GIVEN, RULE, REPEATED = "given", "rule", "repeated"
-COMPUTED = "computed"
-"""Constants, and what nobody reads."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelKind:
-    """One kind of the file, or of the graph that it becomes."""
-
-    kind: str
-    nodes: int
-    """In the file."""
-    operators: int
-    """In the graph, as imported."""
-    treatment: str
-    """`rule`, `given`, `converted`, `repeated`, or `computed` when the model is read."""
-    family: str
-    becomes: tuple[str, ...]
-    rule: str
-    """Of the first operator of the kind."""
-    can_split: int
-    """Operators that can be split."""
-    gradient: str
-
-    @property
-    def known(self) -> bool:
-        return self.treatment != REPEATED
+from report.coverage import COMPUTED, GIVEN, REPEATED, RULE, ModelKind
 
 
 def catalogue_dict() -> dict[str, object]:

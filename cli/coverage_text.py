@@ -14,8 +14,8 @@ from importers.onnx_coverage import by_family
 from report.tables import Table, Unit, numbers
 
 if TYPE_CHECKING:
-    from cli.coverage_facts import ModelKind
     from importers.onnx_coverage import KindCoverage
+    from report.coverage import ModelKind
 
 LEFT = {
     "repeated": "Without a rule: replicated on every device, unless --rule gives one",

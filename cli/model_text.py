@@ -14,7 +14,7 @@ from report.tables import Lines, Table, Unit, numbers, share
 from topology.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
-    from cli.model_facts import ModelFacts
+    from report.model import ModelFacts
 
 MOST_ROWS = 20
 """Rows of one table; what is left out is counted."""

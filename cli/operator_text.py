@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from cli.operator_facts import OperatorFacts, Port
 from cli.text import head, show
+from report.plan_operator import OperatorReport, Port
 from report.tables import Lines, Part, Table, Unit
 from topology.units import format_seconds
 
 _MOST_NEIGHBOURS = 8
 
 
-def print_operator(facts: OperatorFacts, out: Console) -> None:
+def print_operator(facts: OperatorReport, out: Console) -> None:
     """What it is, how it is split, what it costs, and what stands around it."""
     place = f"at {facts.scope}" if facts.scope else ""
     share = f"{100 * facts.compute_share:.1f} % of all operators"
@@ -23,7 +23,7 @@ def print_operator(facts: OperatorFacts, out: Console) -> None:
     show(_parts(facts), out)
 
 
-def _parts(facts: OperatorFacts) -> Iterator[Part]:
+def _parts(facts: OperatorReport) -> Iterator[Part]:
     yield Lines("Operands", tuple(_ports(facts.operands)))
     yield Lines("Results", tuple(_ports(facts.results)))
     if not facts.collectives:

@@ -13,8 +13,8 @@ from report.tables import Lines, Table, Unit, numbers
 from topology.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
-    from cli.size_facts import SizeFacts
     from importers.sizes import Published
+    from report.sizes import SizeFacts
 
 
 def print_list(models: Sequence[Published], out: Console) -> None:

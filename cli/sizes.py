@@ -16,7 +16,7 @@ from planner.requests.options.searches import SearchOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cli.size_facts import SizeFacts
+    from report.sizes import SizeFacts
 
 EPILOG = """\b
 Examples:
@@ -53,14 +53,21 @@ def sizes(
     if output is not None:
         _check_output(output)
     config = _configuration(model, wanted, asked.dtype)
-    from cli.size_facts import size_facts  # noqa: PLC0415  half a second of imports
-
-    facts = size_facts(config, _name(model, output), asked.sequence)
+    facts = _facts(config, _name(model, output), asked.sequence)
     if output is not None:
         write_files(
             output.parent, {output.name: writer_of(json.dumps(dict(config), indent=2) + "\n")}
         )
     _print_facts(facts, config, output, as_json=here.as_json)
+
+
+def _facts(config: Mapping[str, object], name: str, sequence: int | None) -> SizeFacts:
+    """The facts of a configuration, at one sample."""
+    from importers.hf_config import import_config  # noqa: PLC0415  half a second of imports
+    from report.sizes import size_facts  # noqa: PLC0415
+
+    bind = {} if sequence is None else {"sequence": sequence}
+    return size_facts(import_config(config, name, "the sizes given", bind), name)
 
 
 def _check_output(output: Path) -> None:

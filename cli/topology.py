@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.command_options import JSON, Printed
 from cli.declared import Grouped, command
-from cli.errors import UserError
+from cli.errors import UserError, unknown_name
 from cli.files import check_picture, write_files
+from cli.machine_files import is_file_name, named_machine
 from cli.rank_tables import HCCN_EPILOG, RANK_TABLE_EPILOG, hccn, rank_table
 from planner.requests.option_texts import device_count
 from planner.requests.options.option import Group, Option
@@ -102,7 +103,7 @@ Examples:
 @command
 def list_machines(here: Printed) -> None:
     """List the bundled machines, server templates and chips."""
-    from cli.topology_facts import listed  # noqa: PLC0415  brings in pydantic
+    from report.machine import listed  # noqa: PLC0415  brings in pydantic
 
     facts = listed()
     if here.as_json:
@@ -136,9 +137,7 @@ def show(
     """Print the servers, links, networks and constraints of a machine, and the planner's view."""
     if here.devices is not None:
         device_count(here.devices)
-    from cli.topology_facts import shown  # noqa: PLC0415  brings in pydantic
-
-    facts = shown(name, here.devices)
+    facts = _facts(name, here.devices)
     if here.as_json:
         print(json.dumps({"status": "ok", **facts}, indent=1))
         return
@@ -147,6 +146,18 @@ def show(
 
     with page() as out:
         print_facts(facts, out)
+
+
+def _facts(name: str, devices: int | None) -> dict[str, Any]:
+    """What is known under a name, or in a cluster file."""
+    from report.machine import bundled_facts, known_names, machine_facts  # noqa: PLC0415
+
+    if is_file_name(name):
+        return machine_facts(named_machine(name, f"the machine {name}"), devices)
+    found = bundled_facts(name, devices)
+    if found is None:
+        raise unknown_name("machine, server or chip", name, known_names(), f"the name {name}")
+    return found
 
 
 @app.command(

@@ -23,6 +23,7 @@ from ir.differentiation import operand_gradients, read_back, tensors_with_gradie
 from ir.dtypes import dtype_bytes
 from ir.graph import Op
 from ir.layout import Layout
+from ir.ops import LOSS
 from ir.plan import LEAVES
 from ir.plan_enums import Cause
 from topology.mesh import Mesh
@@ -82,7 +83,7 @@ class Backward:
         """The gradient of a result, as the operator that made it takes it."""
         if name not in self.with_gradient or not self.graph.tensors[name].is_float:
             return None
-        if op.kind == "Loss":
+        if op.kind == LOSS:
             return self._seed(op, result)
         made = self.forward.layout_of_result(op, name)
         gradient = self._at_origin(name, self._taken(op, made))

@@ -1,4 +1,4 @@
-"""Operators as ONNX nodes with the shapes of one device, so that ONNX's semantics run them.
+"""Operators as ONNX nodes with the shapes of one device, so that ONNX's reference runs them.
 
 The importer brought operators into one form: axes are attributes, shapes are told by results. The
 functions here are its inverse, for whatever dims the parts on a device have.

@@ -20,6 +20,7 @@ from executors.spmd import Around, Runner, run_operator
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, Role
 from ir.layout import Layout
+from ir.ops import LOSS
 from ir.plan import LEAVES, NamedLayout, Plan, PlannedCollective, PlannedOperator
 from ir.plan_enums import Cause
 from ir.plan_stages import stage_mesh
@@ -106,7 +107,7 @@ class Forward:
         self.inside_log[op.name] = sent
         for name, result in zip((n for n in op.outputs if n), results, strict=True):
             self._keep(name, result)
-            if op.kind == "Loss" or name in self.traced:
+            if op.kind == LOSS or name in self.traced:
                 self.run.outputs[name] = whole(self.held[name])
 
     def _results(

@@ -25,6 +25,7 @@ from ir.batch import with_batch
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Role
 from ir.layout import Layout
+from ir.ops import LOSS
 from ir.plan import NamedLayout, Plan, PlannedCollective, is_once
 from ir.plan_enums import Cause
 from ir.plan_stages import leaving, once_in_step, received, stage_plan
@@ -287,7 +288,7 @@ class _Step:
             return graph
 
         def numbered(op: Op) -> Op:
-            dims = graph.tensors[op.inputs[0]].dims if op.kind == "Loss" else ()
+            dims = graph.tensors[op.inputs[0]].dims if op.kind == LOSS else ()
             if not dims:
                 return op
             rows = int(np.prod(dims[:-1] if len(dims) > 1 else dims))

@@ -11,7 +11,7 @@ import numpy as np
 from executors.evaluation import working_dtype
 from executors.placement import Array
 from ir.graph import Op, OpGraph, Role, Tensor
-from ir.ops import lookup
+from ir.ops import COMBINE, DISPATCH, lookup
 from ir.ops.registry import OpView
 
 _CARRIERS = frozenset({"Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand", "Flatten"})
@@ -44,8 +44,8 @@ def _balanced_routes(graph: OpGraph) -> dict[str, Array]:
     """
     out: dict[str, Array] = {}
     for op in graph.ops:
-        if op.kind in {"Dispatch", "Combine"} and len(op.inputs) > 1 and op.inputs[1]:
-            experts = graph.tensors[(op.outputs if op.kind == "Dispatch" else op.inputs)[0]].dims[0]
+        if op.kind in {DISPATCH, COMBINE} and len(op.inputs) > 1 and op.inputs[1]:
+            experts = graph.tensors[(op.outputs if op.kind == DISPATCH else op.inputs)[0]].dims[0]
             index = graph.tensors[op.inputs[1]]
             slots = np.arange(index.elements, dtype=working_dtype(index.dtype))
             out[op.inputs[1]] = (slots % experts).reshape(index.dims)

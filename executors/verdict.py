@@ -20,6 +20,7 @@ from executors.step import batch_graph, run_step
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.graph import OpGraph
 from ir.layout import Layout
+from ir.ops import LOSS
 from ir.plan import Plan
 from topology.mesh import Mesh, MeshAxis
 
@@ -196,7 +197,7 @@ def run_whole(
         made = zip((n for n in op.outputs if n), found, strict=True)
         held.update((n, t) for n, t in made if n not in values)
         read[op.name] = operands
-        outputs.update((n, whole(held[n])) for n in op.outputs if n in wanted or op.kind == "Loss")
+        outputs.update((n, whole(held[n])) for n in op.outputs if n in wanted or op.kind == LOSS)
     if training:
         outputs.update(_gradients(graph, values, held, read, failed))
     return outputs, failed
@@ -217,7 +218,7 @@ def _gradients(
         if not wanted or op.name not in read:
             continue
         seeds = [back.get(n) for n in op.outputs if n]
-        if op.kind == "Loss":
+        if op.kind == LOSS:
             result = held[op.outputs[0]]
             seeds = [replace(result, shards=(np.ones_like(result.shards[0]),))]
         try:

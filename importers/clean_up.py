@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ir.graph import Op, OpGraph, Tensor, unused_name
-from ir.ops import is_known, lookup
+from ir.ops import is_known, kinds_of, lookup
 from ir.ops.elementwise import pointwise_rule
 
 
@@ -159,12 +159,7 @@ def _merged_lead(before: tuple[int, ...], after: tuple[int, ...]) -> int:
     return max(fitting, default=0)
 
 
-_DRAWN = frozenset(
-    {
-        "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
-        "RandomUniformLike",
-    }
-)  # fmt: skip
+_DRAWN = kinds_of("random") | {"Dropout"}
 """Each of them draws numbers of its own."""
 
 

@@ -21,6 +21,7 @@ from importers.onnx_products import PRODUCTS
 from importers.onnx_statistics import STATISTICS
 from importers.onnx_values import Array
 from ir.graph import AttributeValue, Op
+from ir.ops.reduction import REDUCTIONS
 
 
 def to_ops(context: NodeContext) -> list[Op]:
@@ -137,17 +138,13 @@ def _identity_axis(values: Array, size: int) -> int | None:
     return None
 
 
-_REDUCTIONS = (
-    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceProd",
-    "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
-)  # fmt: skip
 _VIEWS = ("Reshape", "Flatten", "Expand", "Tile", "Dropout")
 _NORMS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
 _ALONG = ("GatherElements", "ScatterElements")
 
 _CONVERTERS: Mapping[str, Converter] = MappingProxyType(
     {
-        **dict.fromkeys(_REDUCTIONS, _reduce),
+        **dict.fromkeys(REDUCTIONS, _reduce),
         **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
         **dict.fromkeys(_VIEWS, _data_only),
         **dict.fromkeys(("Squeeze", "Unsqueeze"), _squeeze),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from importers.onnx_node import NodeContext
 from ir.graph import AttributeValue, Op, unused_name
+from ir.ops import SCALE
 
 
 def with_bias(
@@ -45,7 +46,7 @@ def scaled(context: NodeContext, product: Op, factor: float) -> list[Op]:
         return [product]
     between = context.new_tensor("/unscaled")
     name = f"{context.name}/scale"
-    times = Op(name, "Scale", (between,), product.outputs, {"scale": factor}, context.scope)
+    times = Op(name, SCALE, (between,), product.outputs, {"scale": factor}, context.scope)
     return [replace(product, outputs=(between,)), times]
 
 
@@ -57,4 +58,4 @@ def scaled_operand(context: NodeContext, operand: str, factor: float) -> tuple[l
     name = unused_name(f"{context.node.output[0]}/scaled", facts.dims)
     facts.learn(name, facts.dims[operand], facts.code[operand])
     own = f"{context.name}/bias_scale"
-    return [Op(own, "Scale", (operand,), (name,), {"scale": factor}, context.scope)], name
+    return [Op(own, SCALE, (operand,), (name,), {"scale": factor}, context.scope)], name

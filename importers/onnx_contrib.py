@@ -12,6 +12,7 @@ from importers.onnx_node import Converter, NodeContext
 from importers.onnx_products import MICROSOFT_PRODUCTS
 from importers.onnx_rewriting import Rewriting
 from ir.graph import Op
+from ir.ops import BIAS_ADD
 
 _EPSILON = 1e-12
 """Source: ONNX Runtime, docs/ContribOperators.md, SkipLayerNormalization."""
@@ -134,7 +135,7 @@ def _with_skip(work: Rewriting, *, channels_last: bool) -> str:
         return _total(work, [work.operand(0), skip, *([bias] if bias else [])], work.output(1))
     total = _total(work, [work.operand(0), skip], "")
     result = work.output(1) or context.new_tensor("/biased")
-    return work.one("BiasAdd", [total, bias], (), result, axis=1)
+    return work.one(BIAS_ADD, [total, bias], (), result, axis=1)
 
 
 _MICROSOFT: Mapping[str, Converter] = MappingProxyType(

@@ -10,6 +10,7 @@ from typing import Any
 from importers.errors import UnsupportedError
 from importers.onnx_node import Converter
 from importers.onnx_rewriting import INT64, Rewriting, rewritten
+from ir.ops import COMBINE, DISPATCH, EXPERT_MATMUL
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,9 @@ def _routed(work: Rewriting, layers: list[_Layer]) -> None:
     rows = work.one("Expand", [rows], (tokens, chosen, width))
     rows = work.reshaped(rows, tokens * chosen, width, 1)
     capacity = -(-tokens * chosen // experts)
-    slots = work.one("Dispatch", [rows, index], (experts, capacity, width, 1))
+    slots = work.one(DISPATCH, [rows, index], (experts, capacity, width, 1))
     slots = _product(work, _activated(work, slots, layers), layers[1])
-    found = work.one("Combine", [slots, index], (tokens * chosen, width, 1))
+    found = work.one(COMBINE, [slots, index], (tokens * chosen, width, 1))
     found = work.reshaped(found, tokens, chosen, width)
     found = work.one("Mul", [found, work.unsqueezed(share, 2)], (tokens, chosen, width))
     if len(dims) == 2:
@@ -92,7 +93,7 @@ def _product(work: Rewriting, slots: str, layer: _Layer) -> str:
         inputs = [slots, layer.weight, layer.scale, layer.zero]
         found = work.one("ExpertMatMulNBits", inputs, dims, **attributes)
     else:
-        found = work.one("ExpertMatMul", [slots, layer.weight], dims)
+        found = work.one(EXPERT_MATMUL, [slots, layer.weight], dims)
     if not layer.bias:
         return found
     return work.one("Add", [found, work.unsqueezed(layer.bias, 1, 3)], dims)

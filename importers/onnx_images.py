@@ -18,6 +18,7 @@ from importers.onnx_biases import with_bias
 from importers.onnx_node import Converter, NodeContext
 from importers.onnx_rewriting import Rewriting
 from ir.graph import AttributeValue, Op
+from ir.ops import BIAS_ADD
 
 Attributes: TypeAlias = dict[str, AttributeValue]
 
@@ -76,7 +77,7 @@ def _power(context: NodeContext) -> list[Op]:
 
 def _conv(context: NodeContext) -> list[Op]:
     product = context.op(context.kind, context.node.input[:2], windows(context, weight=1))
-    return with_bias(context, product, "BiasAdd", {"axis": 1})
+    return with_bias(context, product, BIAS_ADD, {"axis": 1})
 
 
 def _conv_transpose(context: NodeContext) -> list[Op]:
@@ -96,14 +97,14 @@ def _conv_transpose(context: NodeContext) -> list[Op]:
     elif way == "VALID":
         attributes.pop("pads", None)
     product = context.op("ConvTranspose", context.node.input[:2], attributes)
-    return with_bias(context, product, "BiasAdd", {"axis": 1})
+    return with_bias(context, product, BIAS_ADD, {"axis": 1})
 
 
 def _deform_conv(context: NodeContext) -> list[Op]:
     """The bias is added behind: operands are data, weight, offset and mask."""
     names = [*context.node.input[:3], *context.node.input[4:5]]
     product = context.op("DeformConv", names, windows(context, "offset_group", weight=1))
-    return with_bias(context, product, "BiasAdd", {"axis": 1}, operand=3)
+    return with_bias(context, product, BIAS_ADD, {"axis": 1}, operand=3)
 
 
 def _floats(context: NodeContext, index: int) -> tuple[float, ...]:

@@ -19,7 +19,7 @@ import onnx
 from ir.file_primitives import FilePrimitive, cell_path
 from ir.graph import Op, OpGraph, Role
 from ir.mindspore_forms.primitives import PRIMITIVES, primitive_form
-from ir.ops import OpView, lookup
+from ir.ops import BIAS_ADD, OpView, lookup
 from ir.ops.elementwise import pointwise_rule
 
 PRODUCER = "MindSpore"
@@ -225,7 +225,7 @@ def _kind_of(graph: OpGraph, op: Op, told: str) -> str:
         return op.kind
     view = OpView(op, graph)
     name = primitive_form(view, lookup(op.kind).rule(view)).name
-    return "BiasAdd" if name == "Add" and _is_bias(graph, op) else name or op.kind
+    return BIAS_ADD if name == "Add" and _is_bias(graph, op) else name or op.kind
 
 
 def _is_bias(graph: OpGraph, op: Op) -> bool:
@@ -257,7 +257,7 @@ def _primitives(graph: OpGraph) -> Iterable[FilePrimitive]:
             if kind in {"Muls", "Adds"} and tensor.role is Role.CONSTANT:
                 continue
             dims = tensor.dims
-            if kind == "BiasAdd" and tensor.role is Role.PARAMETER:
+            if kind == BIAS_ADD and tensor.role is Role.PARAMETER:
                 dims = (tensor.elements,)
             operands.append(dims)
             made = makers.get(source)

@@ -17,6 +17,7 @@ from importers.onnx_node import Converter, NodeContext
 from importers.onnx_rewriting import Rewriting, rewritten
 from importers.parameters import parametrised
 from ir.graph import AttributeValue, Op
+from ir.ops import BIAS_ADD, SCALE
 
 _FLOAT, _INT32 = int(onnx.TensorProto.FLOAT), int(onnx.TensorProto.INT32)
 _UINT8 = int(onnx.TensorProto.UINT8)
@@ -66,7 +67,7 @@ def _fused_matmul(work: Rewriting) -> None:
     product = work.one("MatMul", names, result, work.output(0) if alpha == 1.0 else "")
     work.ops[-1] = replace(work.ops[-1], attributes=flags)
     if alpha != 1.0:
-        work.one("Scale", [product], result, work.output(0), scale=alpha)
+        work.one(SCALE, [product], result, work.output(0), scale=alpha)
 
 
 _ACTIVATIONS = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"})
@@ -104,7 +105,7 @@ def _fused_conv(context: NodeContext) -> list[Op]:
     product = context.op("Conv", context.node.input[:2], windows(context, weight=1))
     ops = [product]
     if context.has(2):
-        ops = followed(context, ops, "BiasAdd", context.node.input[2], {"axis": 1})
+        ops = followed(context, ops, BIAS_ADD, context.node.input[2], {"axis": 1})
     if not context.has(3):
         return ops
     return followed(context, ops, "Add", context.node.input[3], {}, "sum")

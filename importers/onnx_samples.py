@@ -13,7 +13,7 @@ from types import MappingProxyType
 import onnx
 from onnx import parser
 
-from ir.ops import catalogue, lookup
+from ir.ops import lookup
 
 MICROSOFT = "com.microsoft"
 _DIMS = "[2,4,6]"
@@ -106,14 +106,6 @@ def foreign_sample(kind: str) -> onnx.ModelProto:
     plain = f"(float{_DIMS} x) => (float{_DIMS} y) {{y = {MICROSOFT}.{kind}(x)}}"
     text = _FOREIGN.get(kind) or lookup(kind).sample or plain
     return _model(text, onnx.defs.onnx_opset_version())
-
-
-def written_samples() -> tuple[str, ...]:
-    """Kinds of ONNX whose sample is not guessed."""
-    own = (
-        kind for kind, entry in catalogue().items() if MICROSOFT not in (entry.sample or MICROSOFT)
-    )
-    return (*_SAMPLES, *own)
 
 
 def _model(text: str, opset: int) -> onnx.ModelProto:

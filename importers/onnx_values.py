@@ -13,6 +13,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from ir.ops import catalogue
+from ir.ops.spelling import Function
+
 MAX_ELEMENTS = 1 << 16
 """Constants above this size keep their dims but not their numbers."""
 
@@ -221,25 +224,35 @@ def _pure(function: Callable[..., object]) -> Evaluator:
     return evaluate
 
 
+def _joining(known: Function) -> Callable[..., object]:
+    """The function of a kind; one of two operands joins more of them, one after the other."""
+    function = getattr(np, known.numpy)
+    return function if known.operands == 1 else lambda *operands: reduce(function, operands)
+
+
 def _transpose(inputs: list[Array], attributes: Attributes) -> Array:
     perm = attributes.get("perm")
     return np.transpose(inputs[0], perm if isinstance(perm, list | tuple) else None)
 
 
+POINTWISE: Mapping[str, Evaluator] = MappingProxyType(
+    {
+        **{
+            kind: _pure(_joining(entry.function))
+            for kind, entry in catalogue().items()
+            if entry.function and entry.function.numpy
+        },
+        "Div": _pure(_divide),
+        "Pow": _pure(lambda a, b: np.power(a, b).astype(a.dtype)),
+        "Where": _pure(np.where),
+        "Identity": _pure(np.asarray),
+    }
+)
+"""Functions of each element, of operands that are broadcast."""
 EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
     {
-        "Add": _pure(np.add), "Sub": _pure(np.subtract), "Mul": _pure(np.multiply),
-        "Div": _pure(_divide), "Mod": _modulo, "Neg": _pure(np.negative), "Abs": _pure(np.abs),
-        "Floor": _pure(np.floor), "Ceil": _pure(np.ceil), "Sqrt": _pure(np.sqrt),
-        "Pow": _pure(lambda a, b: np.power(a, b).astype(a.dtype)),
-        "Exp": _pure(np.exp), "Log": _pure(np.log),
-        "Min": _pure(lambda *v: reduce(np.minimum, v)),
-        "Max": _pure(lambda *v: reduce(np.maximum, v)),
-        "Equal": _pure(np.equal), "Less": _pure(np.less), "LessOrEqual": _pure(np.less_equal),
-        "Greater": _pure(np.greater), "GreaterOrEqual": _pure(np.greater_equal),
-        "Not": _pure(np.logical_not), "And": _pure(np.logical_and), "Or": _pure(np.logical_or),
-        "Where": _pure(np.where), "Identity": _pure(np.asarray),
-        "Cast": _cast, "CastLike": lambda v, _: v[0].astype(v[1].dtype),
+        **POINTWISE,
+        "Mod": _modulo, "Cast": _cast, "CastLike": lambda v, _: v[0].astype(v[1].dtype),
         "Unsqueeze": _unsqueeze, "Squeeze": _squeeze, "Reshape": _reshape, "Slice": _slice,
         "Gather": _gather, "GatherND": _gather_nd, "Concat": _concat,
         "Transpose": _transpose, "Expand": _expand,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ir.graph import Op, OpGraph
 from ir.ops import Needs, lookup
+from ir.ops.fused import FUSED
 
 
 def tensors_with_gradient(graph: OpGraph) -> frozenset[str]:
@@ -30,7 +31,7 @@ def _tensors_with_gradient(graph: OpGraph) -> frozenset[str]:
 
 def _spread(op: Op, found: set[str], graph: OpGraph) -> None:
     """Add the results of an operator if one of its differentiable operands is among the found."""
-    for part in op.parts if op.kind == "Fused" else ():
+    for part in op.parts if op.kind == FUSED else ():
         _spread(part, found, graph)
     if any(n in found for n in _differentiable(op)):
         found.update(n for n in op.outputs if n and graph.tensors[n].is_float)
@@ -38,7 +39,7 @@ def _spread(op: Op, found: set[str], graph: OpGraph) -> None:
 
 def _reach(op: Op, reached: set[str], graph: OpGraph) -> None:
     """Add the differentiable operands of an operator if one of its results is among the reached."""
-    for part in reversed(op.parts) if op.kind == "Fused" else ():
+    for part in reversed(op.parts) if op.kind == FUSED else ():
         _reach(part, reached, graph)
     if any(n in reached and graph.tensors[n].is_float for n in op.outputs if n):
         reached.update(_differentiable(op))
@@ -69,7 +70,7 @@ def read_back(op: Op, gradient: frozenset[str]) -> tuple[str, ...]:
         op: the operator.
         gradient: tensors that have one.
     """
-    names = _needed_by_composite(op, gradient) if op.kind == "Fused" else _needed(op, gradient)
+    names = _needed_by_composite(op, gradient) if op.kind == FUSED else _needed(op, gradient)
     return tuple(dict.fromkeys(names))
 
 

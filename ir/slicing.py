@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -110,11 +109,6 @@ class Slices:
             pairs = zip(starts[index].tolist(), ends[index].tolist(), strict=True)
             yield index, tuple(pairs)
 
-    def of_rank(self, rank: int) -> Box | None:
-        """What one rank keeps."""
-        found = (box for box, ranks in zip(self.boxes, self.ranks, strict=True) if rank in ranks)
-        return next(found, None)
-
 
 def sliced(dims: tuple[int, ...], grids: Sequence[Grid]) -> Slices:
     """The parts of a tensor of these dims under the grids of all stages that keep it."""
@@ -166,10 +160,6 @@ class Slicing:
     def of_states(self) -> Slicing:
         """The same for optimizer states, each by the name of its parameter."""
         return replace(self, grids={**self.grids, **self.states}) if self.states else self
-
-    def keepers(self, name: str) -> tuple[int, ...]:
-        """Ranks that keep a part of a tensor."""
-        return tuple(itertools.chain.from_iterable(grid.ranks for grid in self.grids[name]))
 
 
 def whole_slicing(origin: str = "one file") -> Slicing:

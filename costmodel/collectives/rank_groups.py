@@ -3,61 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.collectives.contention import flow_rates
 from costmodel.collectives.curves import FloatArray
 from topology.link_graph import Flows, LinkGraph, Pattern
 
-__all__ = ["RankGroup", "rank_group", "ring_bandwidth"]
+__all__ = ["ring_bandwidth"]
 
 _MOST_PACKED = 8
 """Ranks up to which all rings are tried: 5,040 of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankGroup:
-    """What a set of ranks has of the machine's links while it works alone."""
-
-    ranks: tuple[int, ...]
-
-    links: tuple[tuple[str, int], ...]
-    """Kinds of link between any two members, and how many directed ones of each."""
-
-    shared: int
-    """Resources that these links have in common with others."""
-
-    ring_bytes_per_s: float
-    """Of all rings through all members that fit beside one another."""
-
-    pair_bytes_per_s: tuple[float, float]
-    """Least and greatest rate between two members while all pairs send at once."""
-
-    latency_s: float
-    """Longest way between two members."""
-
-
-def rank_group(graph: LinkGraph, ranks: Iterable[int]) -> RankGroup:
-    """The facts of one group of at least two ranks."""
-    members = tuple(ranks)
-    flows = graph.concurrent_flows([members], Pattern.ALL_PAIRS)
-    rates = flow_rates(graph, flows)
-    used = np.unique(flows.indices)
-    links = Counter(_kind(graph, int(index)) for index in used[used < graph.links])
-    return RankGroup(
-        members,
-        tuple(sorted(links.items())),
-        int((used >= graph.links).sum()),
-        ring_bandwidth(graph, members),
-        (float(rates.min()), float(rates.max())),
-        float(flows.latencies_s.max()),
-    )
 
 
 def ring_bandwidth(graph: LinkGraph, ranks: Iterable[int], *, nominal: bool = False) -> float:

@@ -16,8 +16,7 @@ from costmodel.operators import AttentionRates, MatmulRates, chip_constants
 from costmodel.training.records import LayoutError
 from costmodel.training.wiring import Wiring, wiring_of
 from topology.catalogue import named_chip, named_machine
-from topology.errors import ClusterError
-from topology.machine_names import KnownMachine, known_machine, known_machines, spelled
+from topology.machine_names import KnownMachine, known_machines, spelled
 from topology.units import parse_count, parse_ratio
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from topology.machine import Machine as ClusterMachine
 
 __all__ = [
-    "Machine", "MachineRates", "machine", "machine_called", "machine_of", "machine_rates",
+    "Machine", "MachineRates", "machine", "machine_of", "machine_rates",
     "machines",
 ]  # fmt: skip
 
@@ -195,14 +194,6 @@ def machine(name: str) -> Machine:
     if name not in machines():
         raise LayoutError(f"unknown machine {name!r}; known: {', '.join(machines())}")
     return machines()[name]
-
-
-def machine_called(name: str) -> Machine:
-    """The machine of exactly this cluster, chip or alias, however it is spelled."""
-    try:
-        return machine(known_machine(name).name)
-    except ClusterError as error:
-        raise _unknown(name) from error
 
 
 def machine_of(hardware: str) -> Machine:

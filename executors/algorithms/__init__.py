@@ -21,6 +21,7 @@ from executors.algorithms.recurrent import RECURRENT
 from executors.algorithms.statistics import STATISTICS
 from executors.composites import run_composite, run_parts
 from executors.spmd import Algorithm, OperatorRun, Shards
+from ir.ops import FUSED
 
 __all__ = ["ALGORITHMS"]
 
@@ -47,7 +48,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         **NORMALISATIONS,
         **RECURRENT,
         **STATISTICS,
-        "Fused": _composite,
+        FUSED: _composite,
         "Attention": _attention,
     }
 )

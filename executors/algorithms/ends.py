@@ -11,6 +11,7 @@ import numpy as np
 
 from executors.placement import Array
 from executors.spmd import Algorithm, Backward, OperatorRun, Shards, alone
+from ir.ops import LOSS
 
 
 def _loss(task: OperatorRun) -> Shards:
@@ -66,4 +67,4 @@ def _target(task: OperatorRun, rank: int) -> Array:
     return anp.sum(anp.where(chosen, part, 0.0), axis=-1, keepdims=True)
 
 
-ENDS: Mapping[str, Algorithm] = MappingProxyType({"Loss": _loss})
+ENDS: Mapping[str, Algorithm] = MappingProxyType({LOSS: _loss})

@@ -8,11 +8,12 @@ from types import MappingProxyType
 from executors.placement import box_of, coordinates
 from executors.spmd import Algorithm, OperatorRun, Shards, with_attributes
 from ir.graph import Op
+from ir.ops import COMBINE, DISPATCH
 
 
 def _routed(task: OperatorRun) -> Shards:
     """The device knows how many experts there are, and which its first is."""
-    outward = task.op.kind == "Dispatch"
+    outward = task.op.kind == DISPATCH
     dims = task.results[0].dims if outward else task.operand(0).dims
     layout = task.layouts[0] if outward else task.operand(0).layout
     places = coordinates(task.mesh)
@@ -24,4 +25,4 @@ def _routed(task: OperatorRun) -> Shards:
     return task.local(variant)
 
 
-EXPERTS: Mapping[str, Algorithm] = MappingProxyType({"Dispatch": _routed, "Combine": _routed})
+EXPERTS: Mapping[str, Algorithm] = MappingProxyType({DISPATCH: _routed, COMBINE: _routed})

@@ -18,7 +18,7 @@ from executors.dtensor.kernels_statistics import along
 from executors.dtensor.losses import SPLIT_LOSSES
 from executors.dtensor.part import Part
 from executors.spmd import Backward, with_attributes
-from ir.ops import OpView
+from ir.ops import LOSS, OpView
 from ir.ops.reduction import reduced_axes, statistics_axes
 
 Algorithm = Callable[[Part], list[Any]]
@@ -241,7 +241,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
             ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"), _layer_norm
         ),
         "BatchNormalization": _batch_norm,
-        "Loss": _loss,
+        LOSS: _loss,
         **SPLIT_LOSSES,
         "Gather": _gather,
         "GatherND": _gather_nd,

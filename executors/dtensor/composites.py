@@ -20,7 +20,7 @@ from executors.dtensor.split import split_of
 from executors.splits import derived_assignment
 from ir.graph import Op, OpGraph
 from ir.layout import Layout
-from ir.ops import OpView, lookup
+from ir.ops import FUSED, OpView, lookup
 
 
 def run_whole_parts(op: Op, graph: OpGraph, held: dict[str, Any], *, double: bool) -> list[Any]:
@@ -51,7 +51,7 @@ def run_parts(whole: Part) -> list[Any]:
     """Parts on what one device has."""
     if not whole.op.parts:
         return run_part(whole)
-    if whole.op.kind == "Fused":
+    if whole.op.kind == FUSED:
         operands, sizes = whole.split.operands, whole.grid.mesh.sizes
         view = OpView(whole.op, whole.graph)
         flow = flow_of(view, operands, whole.split.results, sizes)

@@ -20,7 +20,7 @@ from executors.dtensor.kernels_statistics import STATISTICS
 from executors.dtensor.losses import LOSSES
 from executors.dtensor.numbers import same_kind, torch_dtype
 from executors.semantics.call import applied
-from ir.ops import catalogue
+from ir.ops import BIAS_ADD, SCALE, catalogue
 
 __all__ = ["KERNELS", "Kernel"]
 
@@ -134,7 +134,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         },
         "MatMul": _matmul,
         "Einsum": _einsum,
-        "Scale": lambda call: [call[0] * call.float("scale", 1.0)],
+        SCALE: lambda call: [call[0] * call.float("scale", 1.0)],
         "Identity": _unary(lambda x: x),
         "Softplus": _unary(torch.nn.functional.softplus),
         "Mish": _unary(torch.nn.functional.mish),
@@ -155,7 +155,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "Div": lambda c: [
             torch.div(c[0], c[1], rounding_mode=None if c[0].is_floating_point() else "trunc")
         ],
-        "BiasAdd": _bias_add,
+        BIAS_ADD: _bias_add,
         "Gather": _gather,
         "GatherND": _gather_nd,
         **ATTENTION,

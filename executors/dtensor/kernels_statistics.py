@@ -11,6 +11,7 @@ import torch
 
 from executors.dtensor.call import Call, Kernel
 from executors.dtensor.numbers import same_kind
+from ir.ops import LOSS
 
 
 def reduced_dims(call: Call) -> tuple[int, ...]:
@@ -131,6 +132,6 @@ STATISTICS: Mapping[str, Kernel] = MappingProxyType(
         "LayerNormalization": _layer_norm,
         **dict.fromkeys(("RMSNormalization", "SimplifiedLayerNormalization"), _rms_norm),
         "BatchNormalization": _batch_norm,
-        "Loss": _loss,
+        LOSS: _loss,
     }
 )

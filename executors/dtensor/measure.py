@@ -30,6 +30,7 @@ from executors.measured import Measured
 from executors.reference import given_tensors
 from executors.values import numbers
 from ir.graph import OpGraph
+from ir.ops import LOSS
 from ir.plan import Plan
 from ir.plan_file import read_plan
 
@@ -158,7 +159,7 @@ def loss_of(graph: OpGraph, values: Mapping[str, Any]) -> float:
             if op.outputs:
                 found = run_whole_parts(op, graph, dict(held), double=False)
                 held |= dict(zip([n for n in op.outputs if n], found, strict=True))
-                total += float(found[0]) if op.kind == "Loss" else 0.0
+                total += float(found[0]) if op.kind == LOSS else 0.0
     return total
 
 
@@ -178,7 +179,7 @@ class _Step:
             (n, t.detach()) for n, t in zip(planned.results, parts, strict=True) if not t.ndim
         ]
         makers = planned.step.graph.producers()
-        kept = [(n, t) for n, t in losses if makers[n].kind == "Loss"]
+        kept = [(n, t) for n, t in losses if makers[n].kind == LOSS]
         return sum(float(planned.step.completed(n, t)) for n, t in kept)
 
     def run(self) -> list[float]:

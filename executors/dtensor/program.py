@@ -21,6 +21,7 @@ from executors.semantics.call import NotRunError
 from ir.differentiation import tensors_with_gradient
 from ir.graph import Op, Role
 from ir.layout import Layout
+from ir.ops import LOSS
 from ir.plan import NamedLayout, Plan
 
 _MISHAPS = (NotRunError, NotImplementedError, RuntimeError, ValueError, AssertionError, LookupError)
@@ -111,7 +112,7 @@ class Program:
         if found != layout:
             text = self.grid.text(found)
             raise NotRunError(f"{name} comes out as {text}, the plan says {self.grid.text(layout)}")
-        if op.kind == "Loss":
+        if op.kind == LOSS:
             self.results.outputs[name] = result
         self._keep(name, result)
 
@@ -176,7 +177,7 @@ class Program:
         graph = self.plan.graph
         if name not in tensors_with_gradient(graph) or not graph.tensors[name].is_float:
             return None
-        if op.kind == "Loss":
+        if op.kind == LOSS:
             local = result.to_local() if hasattr(result, "to_local") else result
             one = torch.ones_like(local) / self.grid.size(taken.partial)
             return self.grid.wrapped(one, graph.tensors[name].dims, taken)

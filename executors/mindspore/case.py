@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.mindspore_forms.readers import forward_ops
-from ir.ops import OpView, lookup
+from ir.ops import FUSED, Form, OpView, lookup
 from ir.ops.fused import tensor_maps
 from ir.plan import NamedLayout, Plan, PlannedOperator
 from ir.rule import FactorMap, ShardingRule
@@ -119,6 +119,7 @@ def _record(op: Op, cuts: list[Cuts | None]) -> dict[str, Any]:
     return {
         "name": op.name,
         "kind": op.kind,
+        "function": _function(op),
         "inputs": list(op.inputs),
         "outputs": list(op.outputs),
         "attributes": {k: list(v) if isinstance(v, tuple) else v for k, v in op.attributes.items()},
@@ -126,12 +127,21 @@ def _record(op: Op, cuts: list[Cuts | None]) -> dict[str, Any]:
     }
 
 
+def _function(op: Op) -> str:
+    """MindSpore's primitive of an operator that is one function of its operands; else empty."""
+    entry = lookup(op.kind)
+    most = entry.function.operands if entry.function is not None else 0
+    if entry.spelling is not None and entry.spelling.form is Form.ONE:
+        most = 1
+    return entry.primitive if len(op.inputs) <= most else ""
+
+
 def _parts(
     op: Op, graph: OpGraph, planned: PlannedOperator, sizes: Mapping[str, int]
 ) -> Iterator[dict[str, Any]]:
     """The parts of a composite; a dimension of theirs is cut as its factor is."""
     view = OpView(op, graph)
-    maps = dict(tensor_maps(view) if op.kind == "Fused" else _outer_maps(view))
+    maps = dict(tensor_maps(view) if op.kind == FUSED else _outer_maps(view))
     count: dict[int, int] = {}
     for axis, factor in planned.split:
         count[factor] = count.get(factor, 1) * sizes[axis]

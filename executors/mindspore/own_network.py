@@ -22,6 +22,7 @@ from executors.judgement import Judgement
 from executors.mindspore.case import optimizer_level, optimizer_shares
 from executors.mindspore.judge import TIME_LIMIT_S, VERSION, MindsporeError, judgement_of
 from ir.mindspore_forms.strategies import Strategy
+from ir.ops import LOSS
 from ir.plan import NamedLayout, Plan
 
 ROUTES = ("apply", "checkpoint", "operators")
@@ -169,7 +170,7 @@ def _job(plan: Plan, source: Source, route: str, folder: Path) -> dict[str, Any]
     losses = [
         {**_tensor(plan, op.inputs[0]), "cuts": _cuts(planned.inputs[0], sizes)}
         for op, planned in zip(plan.graph.ops, plan.operators, strict=True)
-        if op.kind == "Loss" and planned.inputs[0] is not None and route != "operators"
+        if op.kind == LOSS and planned.inputs[0] is not None and route != "operators"
     ]
     return {
         "script": str(source.script.absolute()),

@@ -1,7 +1,6 @@
-"""What operators compute, in autograd's numpy: only these can be differentiated.
+"""What operators compute, in autograd's numpy, so that they can be differentiated.
 
-The forward pass runs on ONNX's own reference operators where there are some; the laws of the
-catalogue hold the functions here to the same results.
+Tests hold these functions to the results of ONNX's own reference operators.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from types import MappingProxyType
 
 from executors.semantics.attention import ATTENTION
 from executors.semantics.call import Semantics
+from executors.semantics.constants import CONSTANTS
 from executors.semantics.convolution import CONVOLUTION
 from executors.semantics.elementwise import ELEMENTWISE
 from executors.semantics.ends import ENDS
@@ -38,6 +38,7 @@ SEMANTICS: Mapping[str, Semantics] = MappingProxyType(
         **LOSSES,
         **NORMALISATIONS,
         **PRODUCTS,
+        **CONSTANTS,
         **CONVOLUTION,
         **IMAGES,
         **QUANTISED,

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from executors.placement import Array
+from executors.semantics import onnx_forms
 from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call, Semantics
-from executors.semantics.reference_maps import rearranged
+from executors.semantics.reference_maps import rearranged_as
 from executors.semantics.windows import (
     Windows,
     along,
@@ -20,7 +21,8 @@ from executors.semantics.windows import (
 )
 
 
-def _conv(call: Call) -> list[Array]:
+def conv(call: Call) -> list[Array]:
+    """A convolution, as a product with what each window sees."""
     data, weight = call[0], call[1]
     groups, kernel, counts = call.int("group", 1), weight.shape[2:], call.result_dims[0][2:]
     seen = gathered(data, windows_of(call, data.shape[2:], counts, kernel))
@@ -120,7 +122,7 @@ def _col_to_image(call: Call) -> list[Array]:
 
 CONVOLUTION: Mapping[str, Semantics] = MappingProxyType(
     {
-        "Conv": _conv,
+        "Conv": conv,
         "ConvTranspose": _conv_transpose,
         "MaxPool": _max_pool,
         "AveragePool": _average_pool,
@@ -128,7 +130,7 @@ CONVOLUTION: Mapping[str, Semantics] = MappingProxyType(
         "GlobalAveragePool": _global_average,
         "GlobalMaxPool": _global_max,
         "GlobalLpPool": _global_lp,
-        "MaxUnpool": rearranged,
+        "MaxUnpool": rearranged_as(onnx_forms.max_unpool),
         "Col2Im": _col_to_image,
     }
 )

@@ -14,7 +14,7 @@ from executors.placement import Array
 from executors.semantics.arrays import error_function
 from executors.semantics.arrays import np as anp
 from executors.semantics.call import Call, Semantics, applied
-from ir.ops import catalogue
+from ir.ops import BIAS_ADD, catalogue
 
 _ROOT_TWO = math.sqrt(2.0)
 
@@ -154,6 +154,13 @@ def _mod(call: Call) -> list[Array]:
     return [one - other * rounded(one / other)]
 
 
+def _is_infinite(call: Call) -> list[Array]:
+    """Of both signs unless one is not asked for."""
+    asked = [call.int(f"detect_{sign}", 1) for sign in ("negative", "positive")]
+    negative, positive = (anp.isinf(call[0]) & (call[0] < 0), anp.isinf(call[0]) & (call[0] > 0))
+    return [negative * bool(asked[0]) | positive * bool(asked[1])]
+
+
 def _where(call: Call) -> list[Array]:
     """Stretched by addition: the gradient of autograd's own `where` does not undo broadcasting."""
     dims = call.result_dims[0]
@@ -166,7 +173,7 @@ ELEMENTWISE: Mapping[str, Semantics] = MappingProxyType(
         **{
             kind: applied(entry.function, getattr(anp, entry.function.numpy))
             for kind, entry in catalogue().items()
-            if entry.function and entry.function.numpy and entry.differentiable != ()
+            if entry.function and entry.function.numpy
         },
         "Relu": _unary(lambda x: anp.maximum(x, 0.0)),
         "Sigmoid": _unary(sigmoid),
@@ -196,8 +203,8 @@ ELEMENTWISE: Mapping[str, Semantics] = MappingProxyType(
         "Dropout": _dropout,
         "Mod": _mod,
         "Mean": _mean,
-        "BiasAdd": _bias_add,
+        BIAS_ADD: _bias_add,
+        "IsInf": _is_infinite,
         "Where": _where,
     }
 )
-"""Kinds that have a gradient."""

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from executors.placement import Array
 from executors.semantics.arrays import np
 from executors.semantics.call import Call, NotRunError, Semantics
+from ir.ops import COMBINE, DISPATCH, EXPERT_MATMUL
 
 
 def token_slots(index: Array, experts: int, capacity: int, first: int, held: int) -> Array:
@@ -94,9 +95,9 @@ def _packed_expert_matmul(call: Call) -> list[Array]:
 
 EXPERTS: Mapping[str, Semantics] = MappingProxyType(
     {
-        "Dispatch": _dispatch,
-        "Combine": _combine,
-        "ExpertMatMul": _expert_matmul,
+        DISPATCH: _dispatch,
+        COMBINE: _combine,
+        EXPERT_MATMUL: _expert_matmul,
         "ExpertMatMulNBits": _packed_expert_matmul,
     }
 )

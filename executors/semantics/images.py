@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from executors.placement import Array
+from executors.semantics import onnx_forms
 from executors.semantics.arrays import np
 from executors.semantics.call import Call, Semantics
 from executors.semantics.reference_maps import linear_map
@@ -43,7 +44,7 @@ def _transformed(
     """Real and imaginary parts are the last dimension."""
     attributes = tuple(sorted({"axis": 1, "length": length, **flags}.items()))
     dims = (data.shape[axis], data.shape[-1])
-    matrix, _ = linear_map("DFT", attributes, dims, (result[axis], result[-1]))
+    matrix, _ = linear_map("DFT", attributes, dims, (result[axis], result[-1]), onnx_forms.dft)
     found = np.tensordot(data, matrix, axes=([axis, data.ndim - 1], [0, 1]))
     return np.moveaxis(found, -2, axis)
 
@@ -64,7 +65,9 @@ def _resize(call: Call) -> list[Array]:
         if same and not (cropped and region and own["roi"] != (0.0, 0.0, 1.0, 1.0)):
             continue
         attributes = tuple(sorted({**told, **own}.items()))
-        matrix, filling = linear_map(call.op.kind, attributes, (size,), (wanted,))
+        matrix, filling = linear_map(
+            call.op.kind, attributes, (size,), (wanted,), onnx_forms.resize
+        )
         found = np.moveaxis(np.tensordot(found, matrix, axes=([axis], [0])), -1, axis)
         found = found + filling.reshape([-1 if d == axis else 1 for d in range(rank)])
     return [found]

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from executors.placement import Array
+from executors.semantics import onnx_forms
 from executors.semantics.arrays import np, placed
 from executors.semantics.call import Call, Semantics
-from executors.semantics.reference_maps import rearranged
+from executors.semantics.reference_maps import rearranged_as
 
 
 def taken(table: Array, rows: Array, axis: int) -> Array:
@@ -120,6 +121,6 @@ INDEXING: Mapping[str, Semantics] = MappingProxyType(
         "GatherND": _gather_nd,
         "ScatterElements": _scatter_elements,
         "ScatterND": _scatter_nd,
-        "TensorScatter": rearranged,
+        "TensorScatter": rearranged_as(onnx_forms.tensor_scatter),
     }
 )

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from executors.placement import Array
 from executors.semantics.arrays import np
 from executors.semantics.call import Call, Semantics
+from ir.ops import SCALE
 
 
 def _matmul(call: Call) -> list[Array]:
@@ -51,5 +52,5 @@ def _scale(call: Call) -> list[Array]:
 
 
 PRODUCTS: Mapping[str, Semantics] = MappingProxyType(
-    {"MatMul": _matmul, "Einsum": _einsum, "Scale": _scale}
+    {"MatMul": _matmul, "Einsum": _einsum, SCALE: _scale}
 )

@@ -11,19 +11,21 @@ from typing import TypeAlias
 import numpy as np
 from onnx.reference import ReferenceEvaluator
 
-from executors.forms import model_of
-from executors.onnx_form import Dims, Form
+from executors.onnx_form import Dims, Form, Writer
 from executors.placement import Array
 from executors.semantics.arrays import constant
 from executors.semantics.arrays import np as anp
-from executors.semantics.call import Call
+from executors.semantics.call import Call, Semantics
+from executors.semantics.onnx_forms import model_of
 from ir.graph import AttributeValue, Op
 
 Attributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
 
 
 @cache
-def linear_map(kind: str, attributes: Attributes, dims: Dims, result: Dims) -> tuple[Array, Array]:
+def linear_map(
+    kind: str, attributes: Attributes, dims: Dims, result: Dims, writer: Writer
+) -> tuple[Array, Array]:
     """An operator of one operand as a matrix, and what it makes of zeros.
 
     Args:
@@ -31,6 +33,7 @@ def linear_map(kind: str, attributes: Attributes, dims: Dims, result: Dims) -> t
         attributes: of the operator, by name.
         dims: of a sample.
         result: dims of a sample of the result.
+        writer: writes its nodes.
 
     Returns:
         Shapes (*dims, *result) and `result`.
@@ -39,19 +42,23 @@ def linear_map(kind: str, attributes: Attributes, dims: Dims, result: Dims) -> t
     count = math.prod(dims)
     units = np.concatenate([np.zeros((1, count)), np.eye(count)]).reshape(-1, *dims)
     form = Form(op, [units.shape], [(count + 1, *result)], ["float64"])
-    found = _made(form, {"in0": units})
+    found = _made(form, writer, {"in0": units})
     return (found[1:] - found[0]).reshape(*dims, *result), found[0]
 
 
-def _made(form: Form, feeds: dict[str, Array]) -> Array:
-    (found,) = ReferenceEvaluator(model_of(form)).run(None, feeds)
+def _made(form: Form, writer: Writer, feeds: dict[str, Array]) -> Array:
+    (found,) = ReferenceEvaluator(model_of(form, writer)).run(None, feeds)
     return np.asarray(found)
 
 
-def rearranged(call: Call) -> list[Array]:
+def rearranged_as(writer: Writer) -> Semantics:
     """An operator that only moves elements, and fills with zeros: the reference moves the numbers
     of the elements, from 1 on.
     """
+    return lambda call: _rearranged(call, writer)
+
+
+def _rearranged(call: Call, writer: Writer) -> list[Array]:
     feeds: dict[str, Array] = {}
     flat: list[Array] = []
     count = 1
@@ -67,7 +74,7 @@ def rearranged(call: Call) -> list[Array]:
             feeds[f"in{index}"] = np.asarray(constant(operand))
     dims = [None if a is None else a.shape for a in call.operands]
     form = Form(call.op, dims, call.result_dims, ["float64"])
-    found = _made(form, feeds)
+    found = _made(form, writer, feeds)
     if not flat:
         return [found]
     zero = np.zeros(1, flat[0].dtype)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from executors.placement import Array
+from executors.semantics import onnx_forms
 from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call
 from executors.semantics.reference_maps import linear_map
@@ -94,7 +95,7 @@ def affine_grid(call: Call) -> list[Array]:
     """Every position of an image, as a row with a one behind it, times a matrix."""
     attributes = tuple(sorted(call.op.attributes.items()))
     dims, result = call[0].shape[1:], call.result_dims[0][1:]
-    matrix, _ = linear_map("AffineGrid", attributes, dims, result)
+    matrix, _ = linear_map(call.op.kind, attributes, dims, result, onnx_forms.affine_grid)
     return [np.tensordot(call[0], matrix, axes=([1, 2], [0, 1]))]
 
 

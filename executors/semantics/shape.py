@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from executors.onnx_form import Form
 from executors.placement import Array
 from executors.semantics.arrays import constant
 from executors.semantics.arrays import np as anp
 from executors.semantics.call import Call, Semantics
-from executors.semantics.reference_maps import rearranged
+from executors.semantics.reference_maps import rearranged_as
 
 
 def _transpose(call: Call) -> list[Array]:
@@ -76,7 +77,7 @@ def _trilu(call: Call) -> list[Array]:
     offset = int(constant(call[1])) if call.has(1) else call.int("k")
     rows, columns = np.indices(call[0].shape[-2:])
     kept = columns - rows >= offset if call.int("upper", 1) else columns - rows <= offset
-    return [anp.where(kept, call[0], 0.0)]
+    return [anp.where(kept, call[0], np.zeros((), call[0].dtype))]
 
 
 def _slice(call: Call) -> list[Array]:
@@ -125,6 +126,6 @@ SHAPE: Mapping[str, Semantics] = MappingProxyType(
         "Slice": _slice,
         "Concat": _concat,
         "Split": _split,
-        **dict.fromkeys(("ReverseSequence", "Compress"), rearranged),
+        **dict.fromkeys(("ReverseSequence", "Compress"), rearranged_as(Form.same)),
     }
 )

@@ -63,6 +63,28 @@ def _softmax(call: Call) -> list[Array]:
     return [powers / np.sum(powers, axis=axes, keepdims=True)]
 
 
+def _hardmax(call: Call) -> list[Array]:
+    """One where the largest is, the first of equal ones."""
+    data, axis = call[0], call.int("axis", call[0].ndim - 1)
+    last = (
+        np.reshape(data, (*data.shape[:axis], -1))
+        if call.int("to_end")
+        else np.moveaxis(data, axis, -1)
+    )
+    hit = np.argmax(last, axis=-1)[..., None] == np.arange(last.shape[-1])
+    return [np.reshape(hit, data.shape) if call.int("to_end") else np.moveaxis(hit, -1, axis)]
+
+
+def _place(call: Call) -> list[Array]:
+    """Place of the largest or least element, the first of equal ones unless told."""
+    data, axis = call[0], call.int("axis")
+    function = np.argmax if call.op.kind == "ArgMax" else np.argmin
+    keep = len(call.result_dims[0]) == data.ndim
+    if not call.int("select_last_index"):
+        return [function(data, axis=axis, keepdims=keep)]
+    return [data.shape[axis] - 1 - function(np.flip(data, axis), axis=axis, keepdims=keep)]
+
+
 def _top_k(call: Call) -> list[Array]:
     """The largest first; of equal ones the first."""
     data, chosen = call[0], call.result_dims[0]
@@ -102,6 +124,8 @@ STATISTICS: Mapping[str, Semantics] = MappingProxyType(
     {
         **dict.fromkeys((*_PLAIN, *REDUCED), _reduce),
         **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
+        "Hardmax": _hardmax,
+        **dict.fromkeys(("ArgMax", "ArgMin"), _place),
         "TopK": _top_k,
         **dict.fromkeys(("CumSum", "CumProd"), _scan),
     }

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from executors.shrinking.extents import Scaled, Total, Window
 from executors.shrinking.space import Knowledge, Space
 from ir.graph import Role
-from ir.ops import OpView
+from ir.ops import COMBINE, DISPATCH, OpView
 from ir.resizing import covers_all, cuts
 
 _CARRIERS = frozenset({"Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand", "Flatten"})
@@ -101,7 +101,7 @@ def _all_positions(space: Space, view: OpView) -> None:
 def _experts(space: Space, view: OpView) -> None:
     """What chooses the experts knows their number; every expert has as many tokens as slots."""
     sent, _ = view.op.inputs
-    slots, tokens = (view.op.outputs[0], sent) if view.op.kind == "Dispatch" else (
+    slots, tokens = (view.op.outputs[0], sent) if view.op.kind == DISPATCH else (
         sent, view.op.outputs[0])  # fmt: skip
     space.fix(slots, 0)
     experts, capacity = space.graph.tensors[slots].dims[:2]
@@ -195,7 +195,7 @@ KNOWLEDGE: Mapping[str, Knowledge] = MappingProxyType(
         "ConvTranspose": _nothing,
         **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
         "GlobalMaxPool": _all_positions,
-        **dict.fromkeys(("Dispatch", "Combine"), _experts),
+        **dict.fromkeys((DISPATCH, COMBINE), _experts),
         "TopK": _top_k,
         "Attention": _attention,
         "Gather": _gather,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from executors.shrinking.extents import EQUAL, Extent, Extents, Formula, Relation, Term
 from ir.graph import Op, OpGraph
-from ir.ops import OpView, annotation, lookup
+from ir.ops import COMBINE, DISPATCH, OpView, annotation, lookup
 from ir.rule import FactorMap, ShardingRule
 
 Place = tuple[str, int]
@@ -25,7 +25,7 @@ _HARMLESS = frozenset(
 """Attributes with numbers that are no extents."""
 _MAY_SHRINK_WHOLE = frozenset(
     {
-        "ArgMax", "ArgMin", "Attention", "Combine", "CumProd", "CumSum", "Dispatch", "Gather",
+        "ArgMax", "ArgMin", "Attention", COMBINE, "CumProd", "CumSum", DISPATCH, "Gather",
         "Hardmax", "LRN", "MaxPool", "Trilu",
     }
 )  # fmt: skip

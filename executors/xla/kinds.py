@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -19,10 +19,10 @@ import numpy as np
 from jax import lax
 
 from executors.semantics.arrays import AUTOGRAD, computing_with
-from executors.semantics.call import Call, NotRunError, Semantics, applied
+from executors.semantics.call import Call, NotRunError, Semantics
 from executors.semantics.experts import token_slots
 from executors.semantics.windows import paddings
-from ir.ops import catalogue
+from ir.ops import COMBINE, DISPATCH, LOSS
 
 
 def _loss(call: Call) -> list[Any]:
@@ -169,18 +169,9 @@ def _combine(call: Call) -> list[Any]:
     return [jnp.reshape(found, call.result_dims[0])]
 
 
-def _extreme(function: Callable[..., Any]) -> Semantics:
-    def run(call: Call) -> list[Any]:
-        axis = call.int("axis")
-        keep = len(call.result_dims[0]) == call[0].ndim
-        return [function(call[0], axis=axis, keepdims=keep)]
-
-    return run
-
-
 KINDS: Mapping[str, Semantics] = MappingProxyType(
     {
-        "Loss": _loss,
+        LOSS: _loss,
         "Expand": _expand,
         "Where": _where,
         "Gather": _gather,
@@ -188,15 +179,8 @@ KINDS: Mapping[str, Semantics] = MappingProxyType(
         "MaxPool": _max_pool,
         "AveragePool": _average_pool,
         "TopK": _top_k,
-        "Dispatch": _dispatch,
-        "Combine": _combine,
-        "ArgMax": _extreme(jnp.argmax),
-        "ArgMin": _extreme(jnp.argmin),
+        DISPATCH: _dispatch,
+        COMBINE: _combine,
         "Relu": lambda call: [jax.nn.relu(call[0])],
-        **{
-            kind: applied(entry.function, getattr(jnp, entry.function.numpy))
-            for kind, entry in catalogue().items()
-            if entry.function and entry.function.numpy and entry.differentiable == ()
-        },
     }
 )

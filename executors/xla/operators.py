@@ -18,6 +18,7 @@ from executors.semantics.call import Call, NotRunError
 from executors.xla.kinds import KINDS
 from executors.xla.views import VIEWS, View, view_of, viewed
 from ir.graph import Op, OpGraph, Tensor
+from ir.ops import LOSS
 
 
 def _constant(array: Any) -> Any:
@@ -62,7 +63,7 @@ def run_operator(
     results = [graph.tensors[n] for n in op.outputs if n]
     if op.parts:
         return _parts(op, graph, operands, constants, double=double)
-    if all(isinstance(a, np.ndarray) or a is None for a in operands) and op.kind != "Loss":
+    if all(isinstance(a, np.ndarray) or a is None for a in operands) and op.kind != LOSS:
         dims = [t.dims for t in results]
         known = Evaluator().run(op, list(operands), results, dims)
         types = (element_type(t, double=double) for t in results)
@@ -72,8 +73,11 @@ def run_operator(
     function = KINDS.get(op.kind) or SEMANTICS.get(op.kind)
     if function is None:
         raise NotRunError(f"{op.kind} has no form in JAX")
-    with computing_with(JAX):
-        found: list[Any] = function(call)
+    try:
+        with computing_with(JAX):
+            found: list[Any] = function(call)
+    except jax.errors.TracerArrayConversionError as error:
+        raise NotRunError(f"{op.kind} has no form in JAX") from error
     return [
         a if isinstance(a, np.ndarray) else jnp.asarray(a).astype(dtype)
         for a, dtype in zip(found, dtypes, strict=True)

@@ -21,6 +21,7 @@ from executors.xla.operators import element_type, run_operator
 from executors.xla.pins import Meeting, Pins, handed_out, layouts_along, terms_of
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.graph import Op, OpGraph, Role
+from ir.ops import LOSS
 from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedTensor
 
 Key = tuple[str, str, int]
@@ -175,7 +176,7 @@ class _Pass:
                 continue
             for name, found in zip((n for n in op.outputs if n), self._results(op), strict=True):
                 self._hold(name, found, self._made(op, name))
-            if op.kind == "Loss":
+            if op.kind == LOSS:
                 self.outputs[op.outputs[0]] = self.held[op.outputs[0]]
                 losses.append(self.held[op.outputs[0]])
         return sum(losses), self.outputs

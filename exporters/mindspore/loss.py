@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from exporters.mindspore.records import StrategyItem
 from ir.mindspore_forms.strategies import Cuts
+from ir.ops import LOSS
 from ir.plan import Plan
 
 _BACKBONE, _LOSS = "_backbone-", "_loss_fn-"
@@ -70,7 +71,7 @@ def _of_losses(plan: Plan) -> Iterator[Cuts]:
     """How every loss reads its logits."""
     sizes = {name: size for name, size, _ in plan.mesh}
     for op, planned in zip(plan.graph.ops, plan.operators, strict=True):
-        layout = planned.inputs[0] if op.kind == "Loss" else None
+        layout = planned.inputs[0] if op.kind == LOSS else None
         if layout is not None and len(layout.dims) > 1:
             yield tuple(math.prod(sizes[axis] for axis in dim) for dim in layout.dims)
 

@@ -16,17 +16,10 @@ from importers.recipes.arithmetic import operation
 from ir.recipes.forms import Scalar
 from ir.recipes.recipe import Given, RecipeFile, Span
 
-__all__ = ["python_file", "recipe_names"]
+__all__ = ["python_file"]
 
 _CONFIGS = frozenset({"cfg", "config", "self", "recipe"})
 _MOST_DEPTH = 16
-
-
-def recipe_names(text: str) -> tuple[str, ...]:
-    """The functions of a file that state settings by assigning or returning them."""
-    return tuple(
-        name for name, node in _functions(_parsed(text, "the file")).items() if _sets(node)
-    )
 
 
 def python_file(

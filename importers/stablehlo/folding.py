@@ -9,23 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from importers.onnx_values import EVALUATORS
+from importers.onnx_values import EVALUATORS, POINTWISE
 from importers.stablehlo.numbers import numpy_type
 
-_FOLDED = frozenset(
-    {
-        "Add", "Sub", "Mul", "Div", "Max", "Min", "Neg", "Sqrt", "Exp", "Log", "Abs", "And", "Or",
-        "Not", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "Where", "Floor", "Pow",
-        "Identity", "Reshape", "Transpose", "Expand", "Slice",
-    }
-)  # fmt: skip
+_FOLDED = POINTWISE.keys() | {"Reshape", "Transpose", "Expand", "Slice"}
 """Kinds that are computed as those of ONNX are."""
 _MORE: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "Xor": np.logical_xor, "Reciprocal": np.reciprocal, "Rsqrt": lambda x: 1 / np.sqrt(x),
-        "Cast": np.asarray,
-    }
-)  # fmt: skip
+    {"Reciprocal": np.reciprocal, "Rsqrt": lambda x: 1 / np.sqrt(x), "Cast": np.asarray}
+)
 
 
 def folded(

@@ -10,6 +10,7 @@ from importers.transformers.fillings import counted, waves
 from importers.transformers.norms import normalised
 from importers.transformers.records import Entry, Names, Norm
 from importers.transformers.writer import Value, Writer
+from ir.ops import BIAS_ADD
 
 
 def entered(
@@ -104,7 +105,7 @@ def _convolved(
             strides=(stride,) * len(kernel) if stride else kernel,
         )  # fmt: skip
         bias = writer.parameter(f"{module}.bias", channels)
-        return writer.op("BiasAdd", [made, bias], dims, axis=1)
+        return writer.op(BIAS_ADD, [made, bias], dims, axis=1)
 
 
 _ENTRIES: Mapping[str, Callable[[Writer, Entry, Norm, Names, _Dims], Value]] = MappingProxyType(

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ir.foreign_kinds import primitive_of
 from ir.graph import Tensor
-from ir.ops import OpView, annotation
+from ir.ops import OpView, annotation, catalogue
 from ir.rule import FactorMap, ShardingRule
 
 _T = TypeVar("_T")
@@ -54,7 +54,8 @@ def primitive_form(view: OpView, rule: ShardingRule) -> PrimitiveForm:
         view: the operator.
         rule: its rule, in the factors that the plan assigns axes to.
     """
-    form = _FORMS.get(view.op.kind, _plain)(view, rule)
+    kind = view.op.kind
+    form = _FORMS.get(PRIMITIVES.get(kind, kind), _plain)(view, rule)
     inputs, dims = list(form.inputs), list(form.dims)
     for index, tensor in enumerate(t for t in view.inputs if t is not None):
         if tensor.stored_permutation:
@@ -293,83 +294,34 @@ def _gather_nd(view: OpView, rule: ShardingRule) -> PrimitiveForm:
 
 _FORMS: Mapping[str, Callable[[OpView, ShardingRule], PrimitiveForm]] = MappingProxyType(
     {
-        "AveragePool": _pool,
+        "AddN": _alike,
+        "AvgPool": _pool,
+        "BatchMatMul": _expert_product,
         "BitShift": _shift,
         "Conv": _convolution,
         "ConvTranspose": _convolution,
-        "ExpertMatMul": _expert_product,
-        "FastGelu": _single,
-        "GatherND": _gather_nd,
-        "GridSample": _samples,
-        "LayerNormalization": _layer_norm,
+        "FastGeLU": _single,
+        "GatherNd": _gather_nd,
+        "GridSampler2D": _samples,
+        "LayerNorm": _layer_norm,
         "LpNormalization": _norm,
         "MatMul": _product,
-        "Max": _pair,
         "MaxPool": _pool,
-        "Min": _pair,
+        "Maximum": _pair,
+        "Minimum": _pair,
         "OneHot": _one_hot,
-        "PRelu": _slopes,
-        "RoiAlign": _regions,
+        "PReLU": _slopes,
+        "ROIAlign": _regions,
         "ScatterND": _scatter,
-        "Sum": _alike,
+        "Select": _alike,
         "Trilu": _triangle,
-        "Where": _alike,
     }
 )
+"""By primitive, or by the kind where its primitive depends on attributes."""
 
 PRIMITIVES: Mapping[str, str] = MappingProxyType(
-    {
-        **{
-            kind: kind
-            for kind in (
-                "Abs", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "BiasAdd", "BitwiseAnd",
-                "BitwiseOr", "BitwiseXor", "Cast", "Ceil", "Concat", "Cos", "Cosh", "CumProd",
-                "CumSum", "Dropout", "Elu", "Equal", "Erf", "Exp", "Floor", "Gather", "Greater",
-                "Identity", "Less", "Log", "LogSoftmax", "MatMul", "MaxPool", "Mish", "Mod", "Mul",
-                "Neg", "Pow", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-                "ReduceSum", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus",
-                "Softsign", "Split", "Sqrt", "Squeeze", "Sub", "Tan", "Tanh", "Tile", "TopK",
-                "Transpose",
-            )
-        },
-        "Acos": "ACos",
-        "And": "LogicalAnd",
-        "ArgMax": "Argmax",
-        "ArgMin": "Argmin",
-        "AveragePool": "AvgPool",
-        "BatchNormalization": "BatchNorm",
-        "BitwiseNot": "Invert",
-        "Div": "RealDiv",
-        "Expand": "BroadcastTo",
-        "ExpertMatMul": "BatchMatMul",
-        "FastGelu": "FastGeLU",
-        "GatherElements": "GatherD",
-        "GatherND": "GatherNd",
-        "Gelu": "GeLU",
-        "GreaterOrEqual": "GreaterEqual",
-        "GridSample": "GridSampler2D",
-        "GroupNormalization": "GroupNorm",
-        "HardSigmoid": "HSigmoid",
-        "LayerNormalization": "LayerNorm",
-        "LessOrEqual": "LessEqual",
-        "Max": "Maximum",
-        "Min": "Minimum",
-        "Pad": "PadV3",
-        "Not": "LogicalNot",
-        "Or": "LogicalOr",
-        "PRelu": "PReLU",
-        "RMSNormalization": "RmsNorm",
-        "Relu": "ReLU",
-        "RoiAlign": "ROIAlign",
-        "Selu": "SeLU",
-        "SimplifiedLayerNormalization": "RmsNorm",
-        "Slice": "StridedSlice",
-        "Sum": "AddN",
-        "Swish": "SiLU",
-        "Unsqueeze": "ExpandDims",
-        "Where": "Select",
-    }
-)  # fmt: skip
+    {kind: entry.primitive for kind, entry in catalogue().items() if entry.primitive}
+)
 """MindSpore's primitive for each kind that has one.
 
 `Reshape` is left out on purpose: MindSpore refuses a strategy for it.

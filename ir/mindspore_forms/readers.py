@@ -10,7 +10,7 @@ from typing import TypeAlias
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.mindspore_forms.primitives import PrimitiveForm, primitive_form
 from ir.ops import OpView, lookup
-from ir.ops.fused import tensor_maps
+from ir.ops.fused import FUSED, tensor_maps
 from ir.plan import Plan
 from ir.plan_stages import stage_plan
 from ir.rule import FactorMap, ShardingRule
@@ -176,10 +176,10 @@ def parts_of(view: OpView) -> Iterator[tuple[OpView, ShardingRule]]:
     """An operator, or every part of a composite in order, each with its rule in the factors that
     the plan assigns axes to.
     """
-    if view.op.kind not in {"Fused", "Attention"} or not view.op.parts:
+    if view.op.kind not in {FUSED, "Attention"} or not view.op.parts:
         yield view, lookup(view.op.kind).rule(view)
         return
-    maps = dict(tensor_maps(view) if view.op.kind == "Fused" else _outer_maps(view))
+    maps = dict(tensor_maps(view) if view.op.kind == FUSED else _outer_maps(view))
     for part in view.op.parts:
         inner = OpView(part, view.graph)
         rule = _in_composite(inner, maps)

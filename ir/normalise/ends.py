@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ir.graph import Op, OpGraph, Tensor, unused_name
+from ir.ops.loss import LOSS, OUTPUT
 
-ENDS = frozenset({"Loss", "Output"})
+ENDS = frozenset({LOSS, OUTPUT})
 """Kinds of operators that stand behind the outputs of a model that is planned; no framework has
 them."""
 
@@ -25,7 +26,7 @@ def add_ends(graph: OpGraph, *, training: bool) -> OpGraph:
         if training and not graph.is_training_step and tensors[name].is_float:
             value = unused_name(f"{name}/loss", tensors)
             tensors[value] = Tensor(value, (), "float32")
-            ops.append(Op(f"loss/{name}", "Loss", (name,), (value,), {}, scope))
+            ops.append(Op(f"loss/{name}", LOSS, (name,), (value,), {}, scope))
         else:
-            ops.append(Op(f"output/{name}", "Output", (name,), (), {}, scope))
+            ops.append(Op(f"output/{name}", OUTPUT, (name,), (), {}, scope))
     return graph.with_ops(ops, tensors)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from ir.graph import AttributeValue, Op, OpGraph, Role, Tensor, unused_name
 from ir.ops import OpView, lookup
+from ir.ops.elementwise import BIAS_ADD
+from ir.ops.experts import COMBINE, DISPATCH, EXPERT_MATMUL
 
 _MOVABLE = frozenset({"axes", "slice_axes", "perm", "starts", "ends", "steps"})
 """Attributes with a number for some dimensions that are named apart, or for all in `perm`."""
@@ -89,9 +91,9 @@ def _grouped(match: _Gathered, tensors: dict[str, Tensor]) -> list[Op]:
     tensors[made] = Tensor(made, (experts, slots, *result.dims[1:]), result.dtype)
     attributes: dict[str, AttributeValue] = {"row": 1} if match.row else {}
     return [
-        Op(f"{name}/dispatch", "Dispatch", (match.tokens, index), (sent,), {}, scope),
-        Op(name, "ExpertMatMul", (sent, match.weight.name), (made,), attributes, scope),
-        Op(f"{name}/combine", "Combine", (made, index), match.product.outputs, {}, scope),
+        Op(f"{name}/dispatch", DISPATCH, (match.tokens, index), (sent,), {}, scope),
+        Op(name, EXPERT_MATMUL, (sent, match.weight.name), (made,), attributes, scope),
+        Op(f"{name}/combine", COMBINE, (made, index), match.product.outputs, {}, scope),
     ]
 
 
@@ -103,9 +105,9 @@ def _in_slots(graph: OpGraph) -> OpGraph:
     ops: list[Op] = []
     for original in graph.ops:
         op = replace(original, inputs=tuple(alias.get(n, n) for n in original.inputs))
-        if op.kind == "Combine":
+        if op.kind == COMBINE:
             slotted[op.outputs[0]] = (op.inputs[0], op.inputs[1])
-        elif op.kind == "Dispatch" and slotted.get(op.inputs[0], ("", ""))[1] == op.inputs[1]:
+        elif op.kind == DISPATCH and slotted.get(op.inputs[0], ("", ""))[1] == op.inputs[1]:
             alias[op.outputs[0]] = slotted[op.inputs[0]][0]
             continue
         else:
@@ -139,7 +141,7 @@ def _moved(
 def _knows_axes(op: Op) -> bool:
     """Whether every list of the operator is one that can be moved by a dimension, or needs not."""
     lists = {k for k, v in op.attributes.items() if isinstance(v, tuple)}
-    return lists <= _MOVABLE and (op.kind != "BiasAdd" or "axis" in op.attributes)
+    return lists <= _MOVABLE and (op.kind != BIAS_ADD or "axis" in op.attributes)
 
 
 def _leading_passes(op: Op, graph: OpGraph) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ir.graph import Op, OpGraph, Role
 from ir.ops import lookup
+from ir.ops.fused import FUSED
 
 MAX_PARTS = 64
 MAX_OPERANDS = 12
@@ -95,7 +96,7 @@ def _composite(root: Op, members: list[Op], graph: OpGraph) -> Op:
     label = _label([m.kind for m in members], len(activations))
     return Op(
         f"{root.name}/fused",
-        "Fused",
+        FUSED,
         tuple(operands),
         root.outputs,
         {"label": label},

@@ -20,6 +20,11 @@ from ir.ops import (  # noqa: F401  each family enters its operators when it is 
     rotary,
     shape,
 )
+from ir.ops.contraction import SCALE
+from ir.ops.elementwise import BIAS_ADD
+from ir.ops.experts import COMBINE, DISPATCH, EXPERT_MATMUL
+from ir.ops.fused import FUSED
+from ir.ops.loss import LOSS, OUTPUT
 from ir.ops.registry import (
     RULE_ATTRIBUTE,
     Engine,
@@ -30,15 +35,23 @@ from ir.ops.registry import (
     catalogue,
     is_described,
     is_known,
+    kinds_of,
     lookup,
-    nearest_kind,
     operator,
 )
 from ir.ops.spelling import Form, Function, Spelling
 from ir.ops.verification import check_operators
 
 __all__ = [
+    "BIAS_ADD",
+    "COMBINE",
+    "DISPATCH",
+    "EXPERT_MATMUL",
+    "FUSED",
+    "LOSS",
+    "OUTPUT",
     "RULE_ATTRIBUTE",
+    "SCALE",
     "Engine",
     "Form",
     "Function",
@@ -51,7 +64,7 @@ __all__ = [
     "check_operators",
     "is_described",
     "is_known",
+    "kinds_of",
     "lookup",
-    "nearest_kind",
     "operator",
 ]

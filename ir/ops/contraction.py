@@ -5,8 +5,10 @@ leaves a partial sum.
 from __future__ import annotations
 
 from ir.ops.elementwise import pointwise_rule
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_result, show
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_result, primitives, show
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
+
+SCALE = "Scale"
 
 
 def matmul_rule(view: OpView) -> ShardingRule:
@@ -119,8 +121,9 @@ def einsum_flops(view: OpView) -> int:
     return space
 
 
-enter("Scale", rule=pointwise_rule, fusible=True, flops=per_result(1))
+enter(SCALE, rule=pointwise_rule, fusible=True, flops=per_result(1))
 
+primitives("MatMul")
 show(
     Einsum='(float[2,4,6] x, float[2,6,8] z) => (y) {y = Einsum<equation="bij,bjk->bik">(x, z)}',
     MatMul="(float[2,4,6] x, float[6,8] w) => (y) {y = MatMul(x, w)}",

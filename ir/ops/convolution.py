@@ -9,7 +9,17 @@ from __future__ import annotations
 
 import math
 
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_operand, per_result, show
+from ir.ops.registry import (
+    Engine,
+    Needs,
+    OpView,
+    enter,
+    operator,
+    per_operand,
+    per_result,
+    primitives,
+    show,
+)
 from ir.ops.windows import FIRST, positions
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
@@ -151,6 +161,7 @@ enter("GlobalMaxPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT, flops=p
 
 enter("Resize", "Upsample", rule=resize_rule, differentiable=(0,), flops=per_result(4))
 
+primitives("MaxPool", AveragePool="AvgPool")
 show(
     AveragePool="(float[2,4,6,8] x) => (y) {y = AveragePool<kernel_shape=[2,2]>(x)}",
     Conv="(float[2,4,6,8] x, float[12,4,3,3] w) => (y) {y = Conv(x, w)}",

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, compute, enter, operator, per_result, show, spell
+from ir.ops.registry import (
+    Needs,
+    OpView,
+    compute,
+    enter,
+    operator,
+    per_result,
+    primitives,
+    show,
+    spell,
+)
 from ir.ops.spelling import Form
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
+
+BIAS_ADD = "BiasAdd"
 
 
 def aligned_map(dims: tuple[int, ...], result: tuple[int, ...], factors: list[int]) -> FactorMap:
@@ -76,7 +88,7 @@ enter(
     broadcasts=True, fusible=True, parameter_operands=(1,),
 )  # fmt: skip
 enter("CastLike", "Dropout", rule=like_rule, flops=per_result(1), differentiable=(0,), fusible=True)
-enter("BiasAdd", rule=bias_add_rule, flops=per_result(1), parameter_operands=(1,), fusible=True)
+enter(BIAS_ADD, rule=bias_add_rule, flops=per_result(1), parameter_operands=(1,), fusible=True)
 
 
 @operator(
@@ -89,15 +101,16 @@ def _linear_flops(view: OpView) -> int:
 
 compute(
     1, Abs=("abs", "abs"), Acos=("arccos",), Acosh=("arccosh",), Asin=("arcsin",),
-    Asinh=("arcsinh",), Atan=("arctan",), Atanh=("arctanh",), Ceil=("ceil",), Cos=("cos", "cos"),
-    Cosh=("cosh",), Erf=("", "erf"), Exp=("exp", "exp"), Floor=("floor", "floor"),
-    IsInf=("isinf",), IsNaN=("isnan", "isnan"), Log=("log", "log"), Neg=("negative", "neg"),
-    Not=("logical_not", "logical_not"), Reciprocal=("", "reciprocal"), Relu=("", "relu"),
-    Round=("round",), Sigmoid=("", "sigmoid"), Sign=("sign", "sign"), Sin=("sin", "sin"),
-    Sinh=("sinh",), Sqrt=("sqrt", "sqrt"), Tan=("tan",), Tanh=("tanh", "tanh"),
+    Asinh=("arcsinh",), Atan=("arctan",), Atanh=("arctanh",), BitwiseNot=("invert",),
+    Ceil=("ceil",), Cos=("cos", "cos"), Cosh=("cosh",), Erf=("", "erf"), Exp=("exp", "exp"),
+    Floor=("floor", "floor"), IsInf=("isinf",), IsNaN=("isnan", "isnan"), Log=("log", "log"),
+    Neg=("negative", "neg"), Not=("logical_not", "logical_not"), Reciprocal=("", "reciprocal"),
+    Relu=("", "relu"), Round=("round",), Sigmoid=("", "sigmoid"), Sign=("sign", "sign"),
+    Sin=("sin", "sin"), Sinh=("sinh",), Sqrt=("sqrt", "sqrt"), Tan=("tan",), Tanh=("tanh", "tanh"),
 )  # fmt: skip
 compute(
-    2, Add=("add", "add"), And=("logical_and", "logical_and"), Div=("divide",),
+    2, Add=("add", "add"), And=("logical_and", "logical_and"), BitwiseAnd=("bitwise_and",),
+    BitwiseOr=("bitwise_or",), BitwiseXor=("bitwise_xor",), Div=("divide",),
     Equal=("equal", "eq"), Greater=("greater", "gt"), GreaterOrEqual=("greater_equal", "ge"),
     Less=("less", "lt"), LessOrEqual=("less_equal", "le"), Max=("maximum", "maximum"),
     Min=("minimum", "minimum"), Mul=("multiply", "mul"), Or=("logical_or", "logical_or"),
@@ -184,6 +197,16 @@ spell(
     ),
 )
 
+primitives(
+    "Abs", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", BIAS_ADD, "BitwiseAnd",
+    "BitwiseOr", "BitwiseXor", "Cast", "Ceil", "Cos", "Cosh", "Dropout", "Elu", "Equal", "Erf",
+    "Exp", "Floor", "Greater", "Identity", "Less", "Log", "Mish", "Mod", "Mul", "Neg", "Pow",
+    "Reciprocal", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
+    "Sub", "Tan", "Tanh", Acos="ACos", And="LogicalAnd", BitwiseNot="Invert", Div="RealDiv",
+    FastGelu="FastGeLU", Gelu="GeLU", GreaterOrEqual="GreaterEqual", HardSigmoid="HSigmoid",
+    LessOrEqual="LessEqual", Max="Maximum", Min="Minimum", Not="LogicalNot", Or="LogicalOr",
+    PRelu="PReLU", Relu="ReLU", Selu="SeLU", Sum="AddN", Swish="SiLU", Where="Select",
+)  # fmt: skip
 show(
     BiasGelu="(float[2,4,6] x, float[6] b) => (float[2,4,6] y) {y = com.microsoft.BiasGelu(x, b)}",
     BitCast="(float[2,4,6] x) => (y) {y = BitCast<to=6>(x)}",

@@ -9,8 +9,12 @@ their order, slots without a token are zeros, and what finds no slot cannot be r
 from __future__ import annotations
 
 from ir.graph import OpGraph
-from ir.ops.registry import Engine, Needs, OpView, enter, lookup, operator
+from ir.ops.registry import Engine, Needs, OpView, enter, lookup, operator, primitives
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
+
+COMBINE = "Combine"
+DISPATCH = "Dispatch"
+EXPERT_MATMUL = "ExpertMatMul"
 
 
 def dispatch_rule(view: OpView) -> ShardingRule:
@@ -53,9 +57,9 @@ def slot_tensors(graph: OpGraph) -> frozenset[str]:
     """Tensors whose first dimension is the experts: between a `Dispatch` and its `Combine`."""
     found: set[str] = set()
     for op in graph.ops:
-        if op.kind == "Dispatch":
+        if op.kind == DISPATCH:
             found.update(op.outputs)
-        elif op.kind != "Combine" and not found.isdisjoint(op.inputs):
+        elif op.kind != COMBINE and not found.isdisjoint(op.inputs):
             view = OpView(op, graph)
             rule = lookup(op.kind).rule(view)
             experts = {f for n, m in zip(op.inputs, rule.operands, strict=True)
@@ -105,12 +109,12 @@ def packed_expert_matmul_rule(view: OpView) -> ShardingRule:
     return builder.build(operands, [((e,), (c,), (f,), ())])
 
 
-enter("Combine", rule=combine_rule, differentiable=(0,))
-enter("Dispatch", rule=dispatch_rule, differentiable=(0,))
+enter(COMBINE, rule=combine_rule, differentiable=(0,))
+enter(DISPATCH, rule=dispatch_rule, differentiable=(0,))
 
 
 @operator(
-    "ExpertMatMul",
+    EXPERT_MATMUL,
     rule=expert_matmul_rule,
     engine=Engine.MATRIX,
     needs=Needs.OTHERS,
@@ -134,3 +138,6 @@ def _packed_expert_flops(view: OpView) -> int:
     """The product, and a shift, a difference and a factor for each weight."""
     tokens, rows = view.dims(0), view.dims(1)[1]
     return (2 * tokens[1] + 3) * tokens[0] * tokens[2] * rows
+
+
+primitives(ExpertMatMul="BatchMatMul")

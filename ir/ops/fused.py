@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from ir.ops.registry import OpView, lookup, operator
 from ir.rule import FactorMap, InternalCollective, ShardingRule
 
+FUSED = "Fused"
+
 
 class _Union:
     """Classes of factors that a tensor inside the composite ties together.
@@ -221,6 +223,6 @@ def _derived(view: OpView, ties: _Ties) -> ShardingRule:
     return ShardingRule(tuple(sizes), operands, results, frozenset(locked), collectives)
 
 
-@operator("Fused", rule=fused_rule)
+@operator(FUSED, rule=fused_rule)
 def _fused_flops(view: OpView) -> int:
     return sum(lookup(p.kind).flops(OpView(p, view.graph)) for p in view.op.parts)

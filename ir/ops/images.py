@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import math
 
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_operand, show, unknown_rule
+from ir.ops.registry import (
+    Engine,
+    Needs,
+    OpView,
+    enter,
+    operator,
+    per_operand,
+    primitives,
+    show,
+    unknown_rule,
+)
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 
@@ -190,6 +200,7 @@ def _stft_flops(view: OpView) -> int:
     return 5 * view.outputs[0].elements * math.ceil(math.log2(length))
 
 
+primitives(GridSample="GridSampler2D", RoiAlign="ROIAlign")
 show(
     AffineGrid="(float[2,2,3] t) => (y) <int64[4] s = {2, 4, 6, 8}> {y = AffineGrid(t, s)}",
     Col2Im="(float[2,20,12] x) => (y) <int64[2] i = {5, 5}, int64[2] b = {2, 2}> {y = Col2Im(x, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ir.ops.registry import Needs, OpView, enter, show
+from ir.ops.registry import Needs, OpView, enter, primitives, show
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -144,6 +144,7 @@ enter(
     touched_bytes=_looked_up_bytes,
 )
 
+primitives("Gather", GatherElements="GatherD", GatherND="GatherNd")
 show(
     Gather="(float[12,6] x, int64[2,4] i) => (y) {y = Gather(x, i)}",
     GatherElements="(float[2,4] x, int64[2,6] i) => (y) {y = GatherElements<axis=1>(x, i)}",

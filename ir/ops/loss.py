@@ -5,6 +5,9 @@ from __future__ import annotations
 from ir.ops.registry import Needs, OpView, enter, no_flops, per_operand
 from ir.rule import InternalCollective, RuleBuilder, ShardingRule, single
 
+LOSS = "Loss"
+OUTPUT = "Output"
+
 
 def loss_rule(view: OpView) -> ShardingRule:
     """Softmax cross-entropy over the last dimension; the value is a partial sum of a scalar.
@@ -27,7 +30,7 @@ def output_rule(view: OpView) -> ShardingRule:
     return builder.build([single(builder.factors(view.dims(0)))], [])
 
 
-enter("Loss", rule=loss_rule, needs=Needs.ITSELF, flops=per_operand(6))
+enter(LOSS, rule=loss_rule, needs=Needs.ITSELF, flops=per_operand(6))
 
 
-enter("Output", rule=output_rule, differentiable=(), touched_bytes=no_flops)
+enter(OUTPUT, rule=output_rule, differentiable=(), touched_bytes=no_flops)

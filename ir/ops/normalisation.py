@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ir.ops.elementwise import aligned_map
-from ir.ops.registry import Needs, OpView, RuleFunction, enter, operator, per_result, show, spell
+from ir.ops.registry import (
+    Needs,
+    OpView,
+    RuleFunction,
+    enter,
+    operator,
+    per_result,
+    primitives,
+    show,
+    spell,
+)
 from ir.ops.spelling import Form
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
@@ -146,6 +156,11 @@ spell(
     ),
 )
 
+primitives(
+    BatchNormalization="BatchNorm", GroupNormalization="GroupNorm",
+    LayerNormalization="LayerNorm", RMSNormalization="RmsNorm",
+    SimplifiedLayerNormalization="RmsNorm",
+)  # fmt: skip
 show(
     BatchNormalization="(float[2,4,6,8] x, float[4] s, float[4] b, float[4] m, float[4] v) => "
     "(y) {y = BatchNormalization(x, s, b, m, v)}",

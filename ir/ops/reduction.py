@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, enter, per_operand, per_result, show, spell
+from ir.ops.registry import (
+    Needs,
+    OpView,
+    enter,
+    kinds_of,
+    per_operand,
+    per_result,
+    primitives,
+    show,
+    spell,
+)
 from ir.ops.spelling import Form
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
@@ -119,6 +129,9 @@ enter(
 )
 
 
+REDUCTIONS = kinds_of("reduction")
+"""What takes axes away, or leaves them with one element."""
+
 # Maximum, difference, exponential, sum and quotient of each element.
 enter("Softmax", "LogSoftmax", rule=softmax_rule, needs=Needs.RESULT, flops=per_result(5))
 
@@ -183,6 +196,10 @@ spell(
     CumProd=("", f"CumProd(x as self, {_SCANNED})"),
 )
 
+primitives(
+    "CumProd", "CumSum", "LogSoftmax", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+    "ReduceSum", "Softmax", "TopK", ArgMax="Argmax", ArgMin="Argmin",
+)  # fmt: skip
 show(
     CumProd="(float[2,4,6] x) => (y) <int64 axis = {1}> {y = CumProd(x, axis)}",
     CumSum="(float[2,4,6] x) => (y) <int64 axis = {1}> {y = CumSum(x, axis)}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -121,6 +120,8 @@ class OperatorEntry:
     """What tracers call it, where its calls have one of a few forms."""
     function: Function | None = None
     """What computes it, where a library has one function for it."""
+    primitive: str = ""
+    """MindSpore's primitive for it that takes a strategy; empty where it has none."""
     sample: str = ""
     """A typical node as a model in ONNX's text, where operands of one size do not show it."""
 
@@ -195,6 +196,19 @@ def compute(operands: int, **names: tuple[str, ...]) -> None:
         _CATALOGUE[kind] = replace(_CATALOGUE[kind], function=Function(operands, *each))
 
 
+def primitives(*same: str, **others: str) -> None:
+    """Tell which primitives of MindSpore take a strategy for kinds.
+
+    Source: MindSpore 2.7.0, `frontend/parallel/ops_info`: those that have an `...Info` class there.
+
+    Args:
+        same: kinds that MindSpore calls as ONNX does.
+        others: its name for each of the others.
+    """
+    for kind, name in {**dict(zip(same, same, strict=True)), **others}.items():
+        _CATALOGUE[kind] = replace(_CATALOGUE[kind], primitive=name)
+
+
 def show(**samples: str) -> None:
     """Give kinds a typical node, in ONNX's text; sizes differ, so that a rule shows which dimension
     is which.
@@ -216,6 +230,11 @@ def per_operand(count: int, index: int = 0) -> CountFunction:
 def catalogue() -> Mapping[str, OperatorEntry]:
     """All entries by kind."""
     return MappingProxyType(_CATALOGUE)
+
+
+def kinds_of(family: str) -> frozenset[str]:
+    """Kinds of one file of `ir/ops`."""
+    return frozenset(kind for kind, entry in _CATALOGUE.items() if entry.family == family)
 
 
 RULE_ATTRIBUTE = "sharding_rule"
@@ -264,9 +283,3 @@ def is_known(kind: str) -> bool:
 def is_described(op: Op) -> bool:
     """Whether the rule of an operator is known: from the catalogue or from an annotation."""
     return is_known(op.kind) or bool(annotation(op))
-
-
-def nearest_kind(kind: str) -> str | None:
-    """The known kind whose name is closest, for error messages."""
-    close = difflib.get_close_matches(kind, _CATALOGUE, n=1)
-    return close[0] if close else None

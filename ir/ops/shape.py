@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ir.ops.elementwise import aligned_map
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, show, unknown_rule
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, primitives, show, unknown_rule
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -256,6 +256,10 @@ enter(
     differentiable=(),
 )
 
+primitives(
+    "Concat", "Split", "Squeeze", "Tile", "Transpose", Expand="BroadcastTo", Pad="PadV3",
+    Slice="StridedSlice", Unsqueeze="ExpandDims",
+)  # fmt: skip
 show(
     BlackmanWindow="(int64 n) => (float[6] y) {y = BlackmanWindow(n)}",
     Compress="(float[4,6] x, bool[4] c) => (float[3,6] y) {y = Compress<axis=0>(x, c)}",

@@ -16,7 +16,7 @@ from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
 from costmodel.software import GENERIC, SoftwareProfile
 from ir.graph import Op, Tensor
-from ir.ops import OpView, lookup
+from ir.ops import FUSED, OpView, lookup
 from ir.plan import NamedLayout, Plan
 from ir.plan_stages import axis_sizes
 from ir.rule import ShardingRule
@@ -238,7 +238,7 @@ def _signature(op: Op, tensors: Mapping[str, Tensor], number: dict[str, int]) ->
     attributes = tuple(sorted((k, v) for k, v in op.attributes.items()))
     inputs, outputs = tuple(facts(n) for n in op.inputs), tuple(facts(n) for n in op.outputs)
     # A composite of kind "Fused" is made of its parts; other composites are told by their operands.
-    parts = tuple(_signature(p, tensors, number) for p in op.parts) if op.kind == "Fused" else ()
+    parts = tuple(_signature(p, tensors, number) for p in op.parts) if op.kind == FUSED else ()
     return op.kind, attributes, inputs, outputs, parts, op.divisors
 
 

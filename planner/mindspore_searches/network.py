@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ir.graph import OpGraph
-from ir.mindspore_forms.primitives import PrimitiveForm, primitive_form
+from ir.mindspore_forms.primitives import PRIMITIVES, PrimitiveForm, primitive_form
 from ir.mindspore_forms.readers import parts_of
 from ir.normalise.ends import ENDS
 from ir.ops import OpView
@@ -194,24 +194,23 @@ _SEARCHED = {
     OUTPUT: Role.BATCH,
 }
 
-_FOLLOWERS = frozenset(
+_UNKNOWN = frozenset(
     {
-        "ACos", "ASin", "Abs", "Acosh", "Add", "AddN", "ApproximateEqual", "Asin", "Asinh",
-        "Assign", "AssignAdd", "AssignSub", "Atan", "Atan2", "Atanh", "BatchMatMul",
-        "BesselI0", "BesselI0e", "BesselI1", "BesselI1e", "BesselJ0", "BesselJ1", "BiasAdd",
-        "Cast", "Ceil", "Cholesky", "Concat", "Cos", "CumSum", "Div", "DivNoNan", "Dropout",
-        "DropoutDoMask", "Elu", "Equal", "Erf", "Erfc", "Exp", "ExpandDims", "Expm1",
-        "FastGeLU", "FillV2", "FlashAttentionScore", "Flatten", "Floor", "FloorDiv",
-        "FloorMod", "Gather", "GatherD", "Gcd", "GeLU", "Greater", "GreaterEqual", "HSigmoid",
-        "HSwish", "Hypot", "Igamma", "Igammac", "Inv", "L2Normalize", "LayerNorm", "LeftShift",
-        "Less", "LessEqual", "Lgamma", "Log", "Log1p", "LogSoftmax", "LogicalAnd",
-        "LogicalNot", "LogicalOr", "MaskedFill", "Maximum", "Minimum", "Mod", "Mul", "Neg",
-        "NextAfter", "NotEqual", "OneHot", "OnesLike", "PadV3", "Pow", "ReLU", "ReLU6",
-        "RealDiv", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum",
-        "Reshape", "ReverseV2", "RightShift", "RmsNorm", "Round", "Rsqrt", "ScatterUpdate",
-        "Select", "SiLU", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus", "Softsign",
-        "Split", "Sqrt", "Square", "Squeeze", "Stack", "StridedSlice", "Sub", "Tan", "Tanh",
-        "TensorDot", "Tile", "Transpose", "Trunc", "ZerosLike", "Zeta",
+        "Argmax", "Argmin", "AvgPool", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BroadcastTo",
+        "Cosh", "CumProd", "GatherNd", "GridSampler2D", "GroupNorm", "Identity", "Invert",
+        "Mish", "ROIAlign", "ReduceProd", "SeLU", "TopK",
+    }
+)  # fmt: skip
+"""Of the catalogue's primitives those that the search does not know."""
+_FOLLOWERS = frozenset(PRIMITIVES.values()) - _UNKNOWN | frozenset(
+    {
+        "ASin", "ApproximateEqual", "Assign", "AssignAdd", "AssignSub", "Atan2", "BesselI0",
+        "BesselI0e", "BesselI1", "BesselI1e", "BesselJ0", "BesselJ1", "Cholesky", "Div",
+        "DivNoNan", "DropoutDoMask", "Erfc", "Expm1", "FillV2", "FlashAttentionScore",
+        "Flatten", "FloorDiv", "FloorMod", "Gcd", "HSwish", "Hypot", "Igamma", "Igammac", "Inv",
+        "L2Normalize", "LeftShift", "Lgamma", "Log1p", "MaskedFill", "NextAfter", "NotEqual",
+        "OneHot", "OnesLike", "ReLU6", "Reshape", "ReverseV2", "RightShift", "Rsqrt",
+        "ScatterUpdate", "Square", "Stack", "TensorDot", "Trunc", "ZerosLike", "Zeta",
     }
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ir.graph import Op, Role
-from ir.ops import Engine, OpView, annotation, lookup
+from ir.ops import LOSS, Engine, OpView, annotation, lookup
 from ir.plan import Plan
 from planner.candidates.dialects import REPLICATED, Assignment
 from planner.lowering.liveness import analyse
@@ -50,9 +50,9 @@ def batch_loss_s(plan: Plan) -> float | None:
         fine = planned.recomputed(node)
         if node.kind is NodeKind.PARAMETER:
             fine &= planned.lying(node, layouts[node.name])
-        elif node.candidates is not None and ops[node.name].kind == "Loss":
+        elif node.candidates is not None and ops[node.name].kind == LOSS:
             view = OpView(ops[node.name], plan.graph)
-            (mapping,) = lookup("Loss").rule(view).operands
+            (mapping,) = lookup(LOSS).rule(view).operands
             classes = set(mapping[-1]) if mapping else set()
             assignments = node.candidates.assignments
             rows = np.array([not classes.intersection(own) for own in assignments])

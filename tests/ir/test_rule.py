@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ir.graph import GraphError, Op, OpGraph, Tensor
-from ir.ops import OpView, check_operators, lookup, nearest_kind
+from ir.ops import OpView, check_operators, lookup
 from ir.rule import ShardingRule, check_rule, parse_rule
 
 pytestmark = pytest.mark.fast
@@ -144,8 +144,3 @@ def test_an_unknown_operator_is_whole_everywhere() -> None:
 def test_an_operator_that_does_not_fit_is_named() -> None:
     with pytest.raises(GraphError, match=r"odd \(Reshape\).*\[4, 8\]"):
         check_operators(view("Reshape", (4, 8), (5,)).graph)
-
-
-def test_a_mistyped_kind_has_a_neighbour() -> None:
-    assert nearest_kind("MatMull") == "MatMul"
-    assert nearest_kind("zzzz") is None

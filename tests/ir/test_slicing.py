@@ -49,8 +49,6 @@ def test_equal_slices_are_one_with_all_their_ranks() -> None:
     found = sliced((4, 4), [Grid((2, 2), ((1,), ())), Grid((2,), ((0,), ()), 4)])
     assert found.boxes == (((0, 2), (0, 4)), ((2, 4), (0, 4)))
     assert found.ranks == ((0, 2, 4), (1, 3, 5))
-    assert found.of_rank(3) == ((2, 4), (0, 4))
-    assert found.of_rank(6) is None
 
 
 def test_what_overlaps_a_box_is_found_with_what_is_shared() -> None:

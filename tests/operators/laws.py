@@ -21,6 +21,7 @@ from ir.ops import lookup
 from ir.rule import FactorMap, ShardingRule, edge_elements
 from planner.candidates.dialects import FREE, MINDSPORE
 from tests.operators.example import Draw, Example
+from tests.operators.onnx_reference import OnnxReference, reference_has
 from topology.mesh import Mesh, MeshAxis
 
 MESHES = tuple(
@@ -102,6 +103,9 @@ def check_example(example: Example, draw: Draw, most: int, coverage: Coverage) -
     alone = Case(example, ONE, (-1,))
     coverage.possible.update(example.rule.splittable)
     wanted, _ = alone.forward(Evaluator())
+    if reference_has(example.op.kind):
+        same, _ = alone.forward(OnnxReference())
+        _check_equal(same, wanted, f"{alone}: by ONNX's reference")
     operands = differentiable(example)
     seeds = [_seed(draw, array) for array in wanted]
     gradients: list[Array] = []

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import data
-from costmodel.training.machines import machine_called
 from ir.causes import cause_text
 from planner.requests.conventional_layouts import machine_named
 from planner.requests.errors import UserError
@@ -31,7 +30,7 @@ def test_a_name_that_one_command_knows_all_know(name: str) -> None:
     priced, found = machine_named(name), asked_machine(name, "--cluster")
     check_cluster(None, name)  # type: ignore[arg-type]
     one, known = found.cluster(1), known_machine(name)
-    assert machine_called(found.name).name == priced.name == known.name
+    assert known_machine(found.name).name == priced.name == known.name
     assert known.cluster == found.name
     assert one.usable_memory_bytes == priced.usable_bytes
     assert one.reserved_memory_bytes == priced.reserved_bytes

@@ -8,7 +8,6 @@ each server 1 or 8, a pair in one ring or at distance 4, four cards that are a r
 pairs. So data-parallel pairs (i, i+4) are legal groups, though no job may have those two cards.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +15,7 @@ from itertools import pairwise
 from topology.rank_tables.products import Product
 from topology.rank_tables.rules_products import CARDS_OF_ONE_SERVER, RING
 
-__all__ = ["JobServer", "group_faults", "job_faults"]
+__all__ = ["JobServer", "job_faults"]
 
 _SERVER = 8
 """Cards of a server, as MindSpore counts them (NODE_PER_SERVER)."""
@@ -96,42 +95,3 @@ def _packages(servers: Sequence[JobServer]) -> list[str]:
         for each in servers
         if any(card ^ 1 not in each.devices for card in each.devices)
     ]
-
-
-def group_faults(product: Product, ranks: Sequence[int]) -> tuple[str, ...]:
-    """Why a communication group of a job may not have these ranks; empty if it may.
-
-    Args:
-        product: only 910A restricts groups.
-        ranks: of the job, whose servers have 8 ranks each; a rank's place in its server is
-            rank % 8.
-    """
-    if not ranks or min(ranks) < 0 or len(set(ranks)) != len(ranks):
-        return ("the ranks are not distinct, or there are none",)
-    if product is not Product.A1:
-        return ()
-    places: dict[int, list[int]] = {}
-    for rank in sorted(ranks):
-        places.setdefault(rank // _SERVER, []).append(rank % _SERVER)
-    patterns = Counter(tuple(each) for each in places.values())
-    if len(patterns) > 1:
-        text = ", ".join(str(list(each)) for each in sorted(patterns))
-        return (f"the places differ between servers: {text}",)
-    pattern = next(iter(patterns))
-    if _is_legal_pattern(pattern):
-        return ()
-    fault = (
-        f"places {list(pattern)} of a server; a group takes 1 or 8, a pair in one ring or (i, i+4),"
-        " four of one ring or two pairs (i, i+4)"
-    )
-    return (fault,)
-
-
-def _is_legal_pattern(places: tuple[int, ...]) -> bool:
-    """Whether the ascending places of one server are a set that links on 910A serve."""
-    one_ring = len({place // RING for place in places}) == 1
-    half = len(places) // 2
-    paired = all(b - a == RING for a, b in zip(places[:half], places[half:], strict=False))
-    if len(places) in {1, _SERVER}:
-        return True
-    return len(places) in {2, RING} and (one_ring or paired)

@@ -29,16 +29,22 @@ def step_of(view: View) -> Step:
         NotTranslatedError: there is none.
     """
     kind = view.op["kind"]
-    if kind in _POINTWISE:
-        return _pointwise(view)
-    if kind not in _FORMS:
+    if kind in _FORMS:
+        return _FORMS[kind](view)
+    make = _POINTWISE.get(kind) or getattr(ops, view.op.get("function") or "", None)
+    if make is None:
         raise NotTranslatedError(f"no MindSpore form of {kind} is known here")
-    return _FORMS[kind](view)
+    return _pointwise(view, make)
 
 
-def _pointwise(view: View) -> Step:
+def _pointwise(view: View, make: Callable[[], Any]) -> Step:
     names = ", ".join(f"x{i}" for i in view.present)
-    return sharded(_POINTWISE[view.op["kind"]](), view, f"self.f({names})")
+    return sharded(make(), view, f"self.f({names})")
+
+
+def _sum(view: View) -> Step:
+    names = ", ".join(f"x{i}" for i in view.present)
+    return sharded(ops.AddN(), view, f"self.f(({names},))")
 
 
 def _where(view: View) -> Step:
@@ -248,43 +254,11 @@ def _pin(view: View) -> Step:
 
 
 _POINTWISE: Mapping[str, Callable[[], Any]] = {
-    "Abs": ops.Abs,
-    "Add": ops.Add,
-    "And": ops.LogicalAnd,
-    "Ceil": ops.Ceil,
-    "Cos": ops.Cos,
-    "Div": ops.RealDiv,
-    "Elu": ops.Elu,
-    "Equal": ops.Equal,
-    "Erf": ops.Erf,
-    "Exp": ops.Exp,
     "FastGelu": ops.GeLU,
-    "Floor": ops.Floor,
     "Gelu": ops.GeLU,
-    "Greater": ops.Greater,
-    "GreaterOrEqual": ops.GreaterEqual,
-    "Less": ops.Less,
-    "LessOrEqual": ops.LessEqual,
-    "Log": ops.Log,
-    "Max": ops.Maximum,
-    "Min": ops.Minimum,
-    "Mish": ops.Mish,
-    "Mul": ops.Mul,
-    "Neg": ops.Neg,
-    "Not": ops.LogicalNot,
-    "Or": ops.LogicalOr,
-    "Pow": ops.Pow,
-    "Reciprocal": ops.Reciprocal,
-    "Relu": ops.ReLU,
-    "Sigmoid": ops.Sigmoid,
-    "Softplus": ops.Softplus,
-    "Sign": ops.Sign,
-    "Sin": ops.Sin,
-    "Sqrt": ops.Sqrt,
-    "Sub": ops.Sub,
     "Swish": SiLU,
-    "Tanh": ops.Tanh,
 }
+"""Primitives of functions whose name the case does not tell."""
 _FORMS: Mapping[str, Callable[[View], Step]] = {
     **images.FORMS,
     "Attention": _attention,
@@ -312,6 +286,7 @@ _FORMS: Mapping[str, Callable[[View], Step]] = {
     "Softmax": _softmax,
     "Split": _split,
     "Squeeze": _squeeze,
+    "Sum": _sum,
     "Transpose": _transpose,
     "Where": _where,
     "Unsqueeze": _unsqueeze,

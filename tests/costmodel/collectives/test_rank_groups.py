@@ -1,6 +1,6 @@
 import pytest
 
-from costmodel.collectives.rank_groups import rank_group, ring_bandwidth
+from costmodel.collectives.rank_groups import ring_bandwidth
 from topology.catalogue import named_machine
 
 pytestmark = pytest.mark.fast
@@ -34,18 +34,3 @@ def test_a_switch_gives_every_member_its_port() -> None:
     assert inside == pytest.approx(300e9)
     assert ring_bandwidth(graph, range(5), nominal=True) == pytest.approx(300e9)
     assert ring_bandwidth(graph, range(16), nominal=True) <= 25e9
-
-
-def test_the_facts_of_a_group() -> None:
-    ring, pair = rank_group(ATLAS, range(4)), rank_group(ATLAS, (0, 4))
-    assert ring.links == (("HCCS", 12),)
-    assert ring.shared == 0
-    assert ring.pair_bytes_per_s == (30e9, 30e9)
-    assert pair.links == (("PCIE", 2),)
-    assert pair.shared == 2
-    assert pair.ring_bytes_per_s == pytest.approx(19.3e9)
-    assert pair.latency_s > ring.latency_s
-    # A set of cards that no job may take still has an answer: it crosses between the rings.
-    astride = rank_group(ATLAS, (2, 3, 4, 5))
-    assert astride.ring_bytes_per_s < 90e9
-    assert dict(astride.links)["PCIE"] == 4

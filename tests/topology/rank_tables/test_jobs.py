@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from topology.rank_tables import Product
-from topology.rank_tables.jobs import JobServer, group_faults, job_faults
+from topology.rank_tables.jobs import JobServer, job_faults
 
 pytestmark = pytest.mark.fast
 
@@ -60,37 +60,3 @@ def test_jobs_on_later_generations() -> None:
 @pytest.mark.parametrize("servers", [(), ((),), ((0, 0),), ((8,),), ((-1,),)])
 def test_cards_that_are_none(servers: tuple[tuple[int, ...], ...]) -> None:
     assert job_faults(Product.A1, job(*servers))
-
-
-def _as_mindspore_says(places: Sequence[int]) -> bool:
-    """The check of group creation on 910A, as `mindspore.md` §5 words it."""
-    r = sorted(places)
-    if len(r) in {1, 8}:
-        return True
-    if len(r) == 4:
-        return set(r) in (RING_0, RING_1) or (r[3] % 4 == r[1] % 4 and r[2] % 4 == r[0] % 4)
-    if len(r) == 2:
-        return r[1] - r[0] == 4 or set(r) <= RING_0 or set(r) <= RING_1
-    return False
-
-
-def test_groups_are_those_that_mindspore_makes() -> None:
-    for count in range(1, 9):
-        for places in combinations(range(8), count):
-            legal = _as_mindspore_says(places)
-            assert (group_faults(Product.A1, places) == ()) is legal, places
-            over_two = [*places, *(8 + place for place in places)]
-            assert (group_faults(Product.A1, over_two) == ()) is legal, places
-
-
-def test_groups_take_the_same_places_on_every_server() -> None:
-    assert group_faults(Product.A1, (3, 11, 19)) == ()
-    assert group_faults(Product.A1, (0, 9))
-    assert group_faults(Product.A1, (0, 1, 8))
-    assert group_faults(Product.A2, (0, 9)) == ()
-    assert group_faults(Product.A2, (0, 0))
-
-
-def test_a_legal_group_need_not_be_a_legal_job() -> None:
-    assert group_faults(Product.A1, (1, 5)) == ()
-    assert job_faults(Product.A1, job((1, 5)))

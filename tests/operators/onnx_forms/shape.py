@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from executors.forms.elementwise import result_code, result_dtype
 from executors.onnx_form import Form, Writer
+from tests.operators.onnx_forms.elementwise import result_code, result_dtype
 
 
 def _reshape(form: Form) -> None:
@@ -97,15 +97,6 @@ def _constant_of_shape(form: Form) -> None:
     form.add("Expand", [value, form.inputs[0]], form.outputs)
 
 
-def _tensor_scatter(form: Form) -> None:
-    operands = list(form.inputs)
-    if form.int("write_offset"):
-        offset = form.constant(form.int("write_offset"))
-        operands[2] = form.add("Add", [operands[2], offset])
-    kept = {k: v for k, v in form.op.attributes.items() if k != "write_offset"}
-    form.add("TensorScatter", operands, form.outputs, **kept)
-
-
 def _output(form: Form) -> None:
     """A delivered result: nothing is left to compute."""
     if form.outputs:
@@ -128,7 +119,6 @@ SHAPE: Mapping[str, Writer] = MappingProxyType(
         "MelWeightMatrix": _mel_weights,
         "EyeLike": _eye_like,
         "ConstantOfShape": _constant_of_shape,
-        "TensorScatter": _tensor_scatter,
         "Output": _output,
     }
 )

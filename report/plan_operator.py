@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from cli.errors import UserError
-from ir.folding import Axes, common_scope
+from ir.folding import Axes
 from ir.graph import Op
 from ir.layout import Layout
 from ir.plan import NamedLayout, Plan, PlannedCollective
 from ir.plan_stages import MeshAxes, stage_mesh
-
-_MOST_CLOSE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +29,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorFacts:
+class OperatorReport:
     """One operator of a plan."""
 
     name: str
@@ -51,42 +47,12 @@ class OperatorFacts:
     """What runs for the operator, its operands and its results."""
 
 
-def named_operator(plan: Plan, name: str) -> Op:
-    """The operator of this name, or the only one of this scope.
-
-    Raises:
-        UserError: there is none, or several.
-    """
-    prefix = common_scope(op.scope for op in plan.graph.ops)
-    for match in (
-        [op for op in plan.graph.ops if op.name == name],
-        [op for op in plan.graph.ops if op.scope and name in {op.scope, op.scope[len(prefix) :]}],
-    ):
-        if len(match) == 1:
-            return match[0]
-        if match:
-            raise UserError(
-                f"{len(match)} operators have the scope {name!r}",
-                f"--op {name}",
-                f"name one of {_some([op.name for op in match], 12)}",
-            )
-    known = dict.fromkeys(n for op in plan.graph.ops for n in (op.name, op.scope) if n)
-    close = get_close_matches(name, known, n=_MOST_CLOSE, cutoff=0.5)
-    fix = f"did you mean {_some(close)}?" if close else "`planner export --format table` names all"
-    raise UserError(f"the plan has no operator {name!r}", f"--op {name}", fix)
-
-
-def _some(names: Sequence[str], most: int = _MOST_CLOSE) -> str:
-    shown = ", ".join(repr(n) for n in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def operator_facts(plan: Plan, op: Op) -> OperatorFacts:
+def operator_report(plan: Plan, op: Op) -> OperatorReport:
     """What the plan says of an operator of its graph."""
     planned = next(p for p in plan.operators if p.name == op.name)
     total = sum(p.compute_s for p in plan.operators)
     view = _View(plan, Axes.of(plan), stage_mesh(plan, planned.stage))
-    return OperatorFacts(
+    return OperatorReport(
         name=op.name,
         kind=op.kind,
         label=op.label,

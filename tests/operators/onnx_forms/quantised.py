@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import onnx
 
-from executors.forms.elementwise import result_code
 from executors.onnx_form import Form, Writer
+from tests.operators.onnx_forms.elementwise import result_code
 
 
 def _quantise(form: Form) -> None:

@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from importers.hf_config import import_config
 from ir.graph import OpGraph
 from ir.normalise import main_dtype, normalise
-from ir.ops import OpView, lookup
+from ir.ops import EXPERT_MATMUL, OpView, lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +31,8 @@ class SizeFacts:
         return asdict(self)
 
 
-def size_facts(config: Mapping[str, object], name: str, sequence: int | None = None) -> SizeFacts:
-    """The facts of a configuration, at one sample.
-
-    Raises:
-        ModelError: it describes no network.
-    """
-    bind = {} if sequence is None else {"sequence": sequence}
-    graph = import_config(config, name, "the sizes given", bind)
+def size_facts(graph: OpGraph, name: str) -> SizeFacts:
+    """The facts of a network as it was imported, at one sample."""
     ready = normalise(graph)
     parameters = sum(t.elements for t in graph.parameters)
     return SizeFacts(
@@ -59,7 +52,7 @@ def _idle(graph: OpGraph) -> int:
     idle = 0
     tokens = graph.tensors[graph.inputs[0]].elements
     for op in graph.ops:
-        if op.kind == "ExpertMatMul":
+        if op.kind == EXPERT_MATMUL:
             view = OpView(op, graph)
             weight, slots = view.dims(1), math.prod(view.dims(0)[:2])
             taken = min(weight[0], -(-slots // tokens))

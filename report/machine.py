@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from cli.errors import unknown_name
-from cli.machine_files import is_file_name, named_machine
 from topology import catalogue
 from topology.chips import chip_profile, is_chip
 from topology.server_file import GENERATORS, LinkEntry, NicEntry, ServerFile
@@ -25,24 +23,25 @@ def listed() -> Facts:
     return {"clusters": clusters, "chips": chips}
 
 
-def shown(name: str, devices: int | None) -> Facts:
-    """What is known under a name, or in a cluster file.
+def bundled_facts(name: str, devices: int | None) -> Facts | None:
+    """What is known under the name of a machine, server or chip; nothing under other names.
 
     Raises:
-        ClusterError: the file has faults, or a job cannot have so many devices.
-        UserError: nothing has this name, or the file cannot be read.
+        ClusterError: a job cannot have so many devices.
     """
-    if is_file_name(name) or name in catalogue.cluster_names():
-        return machine_facts(named_machine(name, f"the machine {name}"), devices)
     if name in catalogue.server_names():
         server = ServerFile.model_validate(bundled("servers", name))
-        return {"kind": "server", **_server(server)}
-    if is_chip(name):
+        return {"kind": "server", **server_facts(server)}
+    if name not in catalogue.cluster_names() and is_chip(name):
         return {"kind": "chip", **chip_profile(name).model_dump(mode="json", exclude_none=True)}
     if not catalogue.is_machine(name):
-        known = (*catalogue.cluster_names(), *catalogue.server_names(), *catalogue.chip_names())
-        raise unknown_name("machine, server or chip", name, known, f"the name {name}")
+        return None
     return machine_facts(catalogue.named_machine(name), devices)
+
+
+def known_names() -> tuple[str, ...]:
+    """Names of all machines, servers and chips."""
+    return (*catalogue.cluster_names(), *catalogue.server_names(), *catalogue.chip_names())
 
 
 def machine_facts(machine: Machine, devices: int | None) -> Facts:
@@ -57,7 +56,7 @@ def machine_facts(machine: Machine, devices: int | None) -> Facts:
         "title": file.title,
         "max_devices": machine.max_devices,
         "servers": [entry.model_dump(mode="json", exclude_none=True) for entry in machine.entries],
-        "templates": [_server(file.servers[name]) for name in names],
+        "templates": [server_facts(file.servers[name]) for name in names],
         "fabrics": {
             name: entry.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
             for name, entry in file.cluster.fabrics.items()
@@ -106,7 +105,8 @@ def _chip_line(name: str) -> Facts:
     }
 
 
-def _server(server: ServerFile) -> Facts:
+def server_facts(server: ServerFile) -> Facts:
+    """The links, ports and constraints of a kind of server."""
     chip = server.chip if isinstance(server.chip, str) else server.chip.name
     return {
         "name": server.name,

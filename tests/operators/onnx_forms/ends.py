@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from executors.forms.elementwise import result_dtype
 from executors.onnx_form import Form, Writer
+from tests.operators.onnx_forms.elementwise import result_dtype
 
 
 def _loss(form: Form) -> None:
