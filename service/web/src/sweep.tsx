@@ -101,6 +101,11 @@ function Curves(props: { id: string }) {
                   key: name, title: t(name), right: name !== "cluster", sort: (row: Point) => row[name] ?? 0, show: (row: Point) => cell(row[name]),
                 })),
                 { key: "step", title: t("step"), right: true, sort: (row) => row.step_s ?? Infinity, show: (row) => seconds(row.step_s as number | null) },
+                ...(points.some((point) => typeof point.upper_s === "number") ? [
+                  { key: "interval", title: t("90 % of comparable published runs"), right: true, sort: (row: Point) => row.low_s ?? Infinity,
+                    show: (row: Point) => (typeof row.low_s === "number" ? `${seconds(row.low_s)} – ${seconds(row.high_s as number)}` : "–") },
+                  { key: "upper", title: t("three of four take at most"), right: true, sort: (row: Point) => row.upper_s ?? Infinity, show: (row: Point) => seconds(row.upper_s as number | null) },
+                ] : []),
                 { key: "speed", title: t("samples per second"), right: true, sort: (row) => row.samples_per_s ?? 0, show: (row) => cell(row.samples_per_s) },
                 { key: "peak", title: t("peak memory"), right: true, sort: (row) => row.peak_gib ?? 0,
                   show: (row) => (typeof row.peak_gib === "number" ? bytes(row.peak_gib * 2 ** 30) : "–") },
