@@ -159,6 +159,6 @@ def _written(report: Report, csv: Path | None, plot: Path | None) -> list[Path]:
 
         kind = plot.suffix.lstrip(".").lower()
         writers[plot] = lambda path: save_plot(
-            report.points, report.prices, path, kind, report.changes
+            report.points, report.prices, path, kind, report.changes, report.ranking
         )
     return write_paths(writers)

@@ -64,6 +64,13 @@ def span(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
+def _between(point: Values) -> str:
+    """The interval of a step; `-` where no published run is like it."""
+    if not point.get("upper_s"):
+        return "-"
+    return f"{point['low_s']:.4g} to {point['high_s']:.4g}"
+
+
 def _written(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
@@ -76,6 +83,7 @@ class _Told:
         self._varied = [name for name, values in found["axes"].items() if len(values) > 1]
         has_tokens = any(point.get("tokens_per_s") for point in self.points)
         self._unit = "tokens" if has_tokens else "samples"
+        self._has_upper = any(point.get("upper_s") for point in self.points)
 
     def _place(self, values: Values, names: Container[str]) -> str:
         return ", ".join(f"{k} {_written(v)}" for k, v in values.items() if k in names)
@@ -92,24 +100,39 @@ class _Told:
         point = self.points[self._found["best"]]
         of, used = f" of {peak}" if peak else "", point["utilisation"]
         mfu = f", MFU {100 * used:.1f} %{of}" if used else ""
-        yield f"most work per second: {self._place(point, list(self._found['axes']))}"
+        by = " (upper quarter)" if self._found.get("rank") == "robust" and self._has_upper else ""
+        yield f"most work per second{by}: {self._place(point, list(self._found['axes']))}"
         rate = f"{self._rate(point)} {self._unit}/s"
         yield f"  {rate}{mfu}, step {point['step_s']:.4g} s, {point['plan']}"
+        if point.get("upper_s"):
+            yield (
+                f"  90 % of comparable published runs: {_between(point)} s; three of four take "
+                f"{point['upper_s']:.4g} s at most"
+            )
+
+    def _evidence(self, point: Values) -> tuple[str, ...]:
+        """Cells of what published runs say; none where no point has any."""
+        if not self._has_upper:
+            return ()
+        upper = point.get("upper_s")
+        return _between(point), f"{upper:.4g}" if upper else "-"
 
     def table(self, title: str, points: Sequence[Values]) -> Table:
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for point in points:
             gib = "-" if point["peak_gib"] is None else f"{point['peak_gib']:.1f}"
             if point["status"] != "ok":
                 why = f"{point['status']}: {point['message'] or ''}"
-                rows.append((self._at(point), "-", "-", gib, "-", why))
+                none = ("-",) * len(self._evidence(point))
+                rows.append((self._at(point), "-", *none, "-", gib, "-", why))
                 continue
             price, step_s = point["price_per_step"], point["step_s"]
             hour = "-" if price is None else f"{price * 3600 / step_s:,.0f}"
-            step = f"{step_s:.4g}"
-            rows.append((self._at(point), step, self._rate(point), gib, hour, point["plan"]))
+            step = (f"{step_s:.4g}", *self._evidence(point))
+            rows.append((self._at(point), *step, self._rate(point), gib, hour, point["plan"]))
         currency = next((p["currency"] for p in points if p.get("currency")), "price")
-        names = ("step s", f"{self._unit}/s", "GiB", f"{currency}/h")
+        evidence = ("90 % interval", "upper") if self._has_upper else ()
+        names = ("step s", *evidence, f"{self._unit}/s", "GiB", f"{currency}/h")
         columns = ("point", *numbers(*names), "plan")
         return Table.of(title, columns, rows)
 

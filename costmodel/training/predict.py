@@ -17,6 +17,7 @@ from costmodel.training.measured_spans import distances, unmeasured, widened
 from costmodel.training.memory import charged_bytes
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
+from ir.published import QUARTER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,13 +27,10 @@ if TYPE_CHECKING:
     from costmodel.training.records import TrainingRun
     from costmodel.training.table import FloatArray
 
-__all__ = ["QUARTER", "Prediction", "constants_of", "predict"]
+__all__ = ["Prediction", "constants_of", "predict"]
 
 _WIDER_PER_GUESS = 0.1
 """How much wider the interval is for each input that a default stands in for (assumed)."""
-
-QUARTER = 0.41
-"""Of the distance from the middle to the end that holds 95 %, up to the upper quarter (normal)."""
 
 _WIDER_INHERITED = 2.0
 """How much wider where the constants are those of other software or chips (assumed)."""

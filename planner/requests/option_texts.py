@@ -22,7 +22,8 @@ OPTIMIZERS = (
 )  # fmt: skip
 """Of `costmodel.memory.Optimizer`, which is slow to import."""
 ATTENTION = ("fused", "decomposed")
-RANKS = ("robust", "median")
+ROBUST = "robust"
+RANKS = (ROBUST, "median")
 LAYOUT_ATTENTION = ("auto", *ATTENTION)
 
 MAX_DEVICES = 2**20

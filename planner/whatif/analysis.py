@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 import data
 from planner.requests.errors import UserError
+from planner.requests.option_texts import ROBUST
 from planner.requests.sources import Document
 from planner.whatif.axes import FACTORS, Place
 from planner.whatif.sweep import Point
@@ -33,9 +34,7 @@ def work_of(point: Point) -> float:
 
 def rate_of(point: Point) -> float:
     """Work per second; 0 where nothing is planned."""
-    if not point.result.is_planned or point.result.step_s <= 0:
-        return 0.0
-    return work_of(point) / point.result.step_s
+    return MEDIAN.rate(point)
 
 
 def planned(points: Iterable[Point]) -> list[Point]:
@@ -43,10 +42,45 @@ def planned(points: Iterable[Point]) -> list[Point]:
     return [point for point in points if point.result.is_planned]
 
 
-def best_of(points: Iterable[Point]) -> Point | None:
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What decides between points: the step as estimated, or the upper quarter of its interval."""
+
+    robust: bool = False
+    unlike: float = 1.0
+    """How many times its step counts for a point like which no published run is."""
+
+    @classmethod
+    def of(cls, rank: str, points: Iterable[Point]) -> Ranking:
+        """That of `--rank`: where there is no evidence, the step counts for as much as where
+        evidence is weakest among the points.
+        """
+        if rank != ROBUST:
+            return cls()
+        known = (p.result.upper_s / p.result.step_s for p in planned(points) if p.result.upper_s)
+        return cls(robust=True, unlike=max(known, default=1.0))
+
+    def step_s(self, point: Point) -> float:
+        """Seconds that count for a point with a plan."""
+        result = point.result
+        if not self.robust:
+            return result.step_s
+        return result.step_s * self.unlike if result.upper_s is None else result.upper_s
+
+    def rate(self, point: Point) -> float:
+        """Work per second in them; 0 where nothing is planned."""
+        if not point.result.is_planned or point.result.step_s <= 0:
+            return 0.0
+        return work_of(point) / self.step_s(point)
+
+
+MEDIAN = Ranking()
+
+
+def best_of(points: Iterable[Point], ranking: Ranking = MEDIAN) -> Point | None:
     """The point that gets most done in a second; of equal ones the one on fewest devices."""
     found = planned(points)
-    return min(found, key=lambda p: (-rate_of(p), p.devices), default=None)
+    return min(found, key=lambda p: (-ranking.rate(p), p.devices), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +150,22 @@ class Deadline:
     """Where no point does it: devices that would, if the fastest scaled perfectly."""
 
 
-def deadline(points: Sequence[Point], tokens: float, days: float) -> Deadline:
+def deadline(
+    points: Sequence[Point], tokens: float, days: float, ranking: Ranking = MEDIAN
+) -> Deadline:
     """The fewest devices that finish so many tokens in so many days.
 
     Models without tokens count samples.
     """
     needed = tokens / (days * SECONDS_PER_DAY)
-    able = [point for point in planned(points) if rate_of(point) >= needed]
-    chosen = min(able, key=lambda p: (p.devices, -rate_of(p)), default=None)
-    fastest = best_of(points)
+    able = [point for point in planned(points) if ranking.rate(point) >= needed]
+    chosen = min(able, key=lambda p: (p.devices, -ranking.rate(p)), default=None)
+    fastest = best_of(points, ranking)
     shown = chosen or fastest
-    takes = math.inf if shown is None else tokens / rate_of(shown) / SECONDS_PER_DAY
+    takes = math.inf if shown is None else tokens / ranking.rate(shown) / SECONDS_PER_DAY
     more = None
     if chosen is None and fastest is not None:
-        more = math.ceil(fastest.devices * needed / rate_of(fastest))
+        more = math.ceil(fastest.devices * needed / ranking.rate(fastest))
     return Deadline(tokens, days, chosen, takes, fastest, more)
 
 
@@ -139,17 +175,17 @@ unit of work, and what the machine is assumed to have more of than it has, for w
 known. A unit of work is a token, or a sample where the model has none."""
 
 
-def objectives(point: Point, prices: Prices) -> tuple[float, ...]:
+def objectives(point: Point, prices: Prices, ranking: Ranking = MEDIAN) -> tuple[float, ...]:
     """What a planned point takes, as `OBJECTIVES` names it; an unknown price is worst."""
     result, work = point.result, work_of(point)
-    price = bill(prices, result.chip, point.devices, result.step_s).step_price
+    price = bill(prices, result.chip, point.devices, ranking.step_s(point)).step_price
     each = float("inf") if price is None else price / work
     factors = {name: point.place.factor(name) for name in FACTORS}
     more = (1 / size if name == "latency" else size for name, size in factors.items())
-    return 1 / rate_of(point), float(point.devices), result.peak_bytes, each, *more
+    return 1 / ranking.rate(point), float(point.devices), result.peak_bytes, each, *more
 
 
-def front(points: Sequence[Point], prices: Prices) -> tuple[Point, ...]:
+def front(points: Sequence[Point], prices: Prices, ranking: Ranking = MEDIAN) -> tuple[Point, ...]:
     """Planned points that no other one beats or equals in everything and beats in something; of
     points with equal results the first.
     """
@@ -159,7 +195,7 @@ def front(points: Sequence[Point], prices: Prices) -> tuple[Point, ...]:
     known = list(first.values())
     if not known:
         return ()
-    values = np.array([objectives(point, prices) for point in known])
+    values = np.array([objectives(point, prices, ranking) for point in known])
     return tuple(point for point, keep in zip(known, undominated(values), strict=True) if keep)
 
 

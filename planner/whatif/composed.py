@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from planner.requests.errors import UserError
 from planner.requests.machines import named_machine
-from planner.requests.option_texts import at_least_one
+from planner.requests.option_texts import RANKS, at_least_one, one_of
 from planner.requests.options.searches import SearchOptions
 from planner.requests.options.sweeps import SweepOptions
 from planner.requests.sources import Document, ModelSource
@@ -131,6 +131,7 @@ def sweep_report(
         if name not in machine_files:
             named_machine(name, f"--cluster {name}")
     check_around(options)
+    one_of(options.rank, RANKS, "--rank", "ranking")
     if options.exact_changes is not None:
         check_share(options.exact_changes)
     axes = axes_of(options, common, model.open_dimensions)
@@ -142,7 +143,9 @@ def sweep_report(
     known = len(bench.store.known(task.key for task in sweep.tasks))
     points = run(sweep, bench.engine, bench.store, bench.watch)
     searches = (len(sweep.tasks), known)
-    report = report_of(sweep.model, sweep.axes, points, bench.prices, searches, wanted)
+    report = report_of(
+        sweep.model, sweep.axes, points, bench.prices, searches, wanted, options.rank
+    )
     if options.exact_changes is not None:
         turns = exact_changes(
             asked, points, options.exact_changes, bench.engine, bench.store, bench.watch

@@ -23,7 +23,7 @@ from planner.request import InfeasibleError
 from planner.requests.calibrations import layout_calibration, layout_note
 from planner.requests.conventional_layouts import parsed, run_of_layout
 from planner.requests.errors import UserError, unknown_name
-from planner.requests.option_texts import RANKS
+from planner.requests.option_texts import RANKS, ROBUST
 from planner.requests.options.simulations import LayoutOptions, RankingOptions
 from planner.whatif.analysis import Prices
 from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
@@ -35,7 +35,6 @@ from topology.units import format_memory
 MOST_DEVICES = 1 << 20
 LARGEST = 10**9 - 1
 """Sequences of a batch, and tokens of a sequence."""
-ROBUST = "robust"
 MORE = 6
 """Doublings of the devices that are tried where nothing fits."""
 LOOKED_AT = 8

@@ -19,12 +19,12 @@ from costmodel.training.measured_spans import distances, widened
 from costmodel.training.memory import charged_bytes
 from costmodel.training.neighbours import UNKNOWN_DEVIATION
 from costmodel.training.passes import Computing, computing
-from costmodel.training.predict import QUARTER
 from costmodel.training.records import Recompute, TrainingLayout, TrainingRun
 from costmodel.training.sizes import expert_parts
 from costmodel.training.stage_split import stage_layers
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
+from ir.published import QUARTER
 from planner.pipeline.space import divisors
 
 FloatArray = NDArray[np.float64]

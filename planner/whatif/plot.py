@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.requests.errors import UserError
-from planner.whatif.analysis import Prices, along, front, planned, rate_of, scaling
+from planner.whatif.analysis import (
+    MEDIAN,
+    Prices,
+    Ranking,
+    along,
+    front,
+    planned,
+    rate_of,
+    scaling,
+)
 from planner.whatif.axes import Place, position
 from planner.whatif.changes import Change
 from planner.whatif.layouts import COLUMNS, BoolArray, FloatArray, PricedLayouts
@@ -36,8 +45,9 @@ SRON technical note, 2021."""
 
 
 def save_plot(
-    points: Sequence[Point], prices: Prices, path: Path, kind: str, changes: Sequence[Change] = ()
-) -> None:
+    points: Sequence[Point], prices: Prices, path: Path, kind: str,
+    changes: Sequence[Change] = (), ranking: Ranking = MEDIAN,
+) -> None:  # fmt: skip
     """Write the picture.
 
     Args:
@@ -46,6 +56,7 @@ def save_plot(
         path: the file.
         kind: `svg` or `png`.
         changes: of plans; those whose places were found are marked.
+        ranking: what decides which plans no other beats.
 
     Raises:
         UserError: another kind of file.
@@ -63,7 +74,7 @@ def save_plot(
         )
         _throughput(points, panels[0][0])
         _efficiency(points, panels[0][1])
-        _pareto(points, prices, panels[1][0])
+        _pareto(points, front(points, prices, ranking), panels[1][0])
         _factor(points, panels[1][1], changes)
 
 
@@ -106,10 +117,10 @@ def _efficiency(points: Sequence[Point], axes: Axes) -> None:
     axes.set_title("work per device, of that on the fewest devices", loc="left")
 
 
-def _pareto(points: Sequence[Point], prices: Prices, axes: Axes) -> None:
+def _pareto(points: Sequence[Point], unbeaten: Sequence[Point], axes: Axes) -> None:
     """All plans, and those that no other beats."""
     known = planned(points)
-    best = {point.key for point in front(points, prices)}
+    best = {point.key for point in unbeaten}
     for name, members in (("other plans", False), ("no plan beats them", True)):
         group = [p for p in known if (p.key in best) is members]
         if group:

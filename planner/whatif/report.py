@@ -10,10 +10,12 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 
 from planner.repricing.other_machine import repriced
+from planner.requests.option_texts import ROBUST
 from planner.whatif.analysis import (
     Curve,
     Deadline,
     Prices,
+    Ranking,
     best_of,
     bill,
     deadline,
@@ -31,9 +33,9 @@ from planner.whatif.workbench import Engine, Workbench
 
 AXES = ("cluster", "devices", "batch", "sequence", "bandwidth", "latency", "memory", "compute")
 RESULTS = (
-    "status", "step_s", "simulated_s", "bound_s", "gap", "samples_per_s", "tokens_per_s",
-    "utilisation", "peak_gib", "limit_gib", "stages", "micro_batches", "plan", "price_per_step",
-    "joules_per_step", "currency", "key", "message",
+    "status", "step_s", "low_s", "high_s", "upper_s", "simulated_s", "bound_s", "gap",
+    "samples_per_s", "tokens_per_s", "utilisation", "peak_gib", "limit_gib", "stages",
+    "micro_batches", "plan", "price_per_step", "joules_per_step", "currency", "key", "message",
 )  # fmt: skip
 COLUMNS = (*AXES, *RESULTS)
 """Those of every sweep; open dimensions of a model stand behind the axes."""
@@ -59,6 +61,9 @@ def row(point: Point, prices: Prices) -> dict[str, object]:
     costs = bill(prices, result.chip, point.devices, result.step_s)
     cells |= {
         "step_s": result.step_s,
+        "low_s": result.low_s,
+        "high_s": result.high_s,
+        "upper_s": result.upper_s,
         "simulated_s": result.simulated_s,
         "bound_s": result.bound_s,
         "gap": _finite(result.gap),
@@ -108,6 +113,8 @@ class Report:
     prices: Prices
     best: Point | None
     """Gets most done in a second; `None` where nothing fits anywhere."""
+    rank: str
+    """Which seconds decide that: one of `RANKS`."""
     curves: tuple[Curve, ...]
     changes: tuple[Change, ...]
     front: tuple[Point, ...]
@@ -123,6 +130,11 @@ class Report:
     aftermath: Aftermath | None = None
     """Of the best point when devices fail."""
 
+    @property
+    def ranking(self) -> Ranking:
+        """What decides between its points."""
+        return Ranking.of(self.rank, self.points)
+
 
 def report_of(
     model: str,
@@ -131,6 +143,7 @@ def report_of(
     prices: Prices,
     searches: tuple[int, int],
     wanted: tuple[float, float] | None = None,
+    rank: str = ROBUST,
 ) -> Report:
     """What follows from the points alone.
 
@@ -141,11 +154,13 @@ def report_of(
         prices: of devices.
         searches: distinct ones, and those of an earlier run.
         wanted: tokens, and the days in which they are to be done.
+        rank: which seconds of a step decide, one of `RANKS`.
     """
+    ranking = Ranking.of(rank, points)
     return Report(
-        model, axes, points, prices, best_of(points), scaling(points), changes(points),
-        front(points, prices), *searches,
-        deadline=None if wanted is None else deadline(points, *wanted),
+        model, axes, points, prices, best_of(points, ranking), rank, scaling(points),
+        changes(points), front(points, prices, ranking), *searches,
+        deadline=None if wanted is None else deadline(points, *wanted, ranking),
     )  # fmt: skip
 
 
@@ -164,6 +179,7 @@ def answer(report: Report, files: Sequence[object] = ()) -> dict[str, object]:
         "known": report.known,
         "points": [row(point, report.prices) for point in report.points],
         "best": of(report.best),
+        "rank": report.rank,
         "scaling": [
             {"at": _place(curve.place), "points": [asdict(p) for p in curve.points]}
             for curve in report.curves

@@ -16,6 +16,7 @@ from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_degrees import degrees_of
 from ir.plan_enums import MemoryCause
+from ir.published import expected_s, expected_upper_s
 from ir.symbols import Symbol
 from ir.throughput import rates_of
 from planner.request import InfeasibleError, RequestError, SearchRequest
@@ -28,7 +29,7 @@ from planner.whatif.axes import NAMES, Axis, Place, of_place, places
 from topology.cluster import Cluster
 from topology.errors import TopologyError
 
-FORMAT = 2
+FORMAT = 3
 """Counted up when equal requests may have other results: old results are then left aside."""
 MOST_POINTS = 1_000_000
 
@@ -218,6 +219,12 @@ class Result:
     """Why there is no plan."""
     step_s: float = math.inf
     """Of a step, as the planner estimates it."""
+    low_s: float | None = None
+    """Nine of ten such steps take between this and `high_s` on real machines; `None` where no
+    published run is like it, and in results of before."""
+    high_s: float | None = None
+    upper_s: float | None = None
+    """Three of four take no longer."""
     simulated_s: float | None = None
     """Of the same step event by event; `None` where the plan cannot be simulated."""
     bound_s: float = 0.0
@@ -288,9 +295,13 @@ def planned(plan: Plan, simulated_s: float | None) -> Result:
     """The result of a point with a plan, and with its simulated step if there is one."""
     estimate, pipeline = plan.estimate, plan.pipeline
     cluster, rates = Cluster.from_dict(plan.cluster), rates_of(plan)
+    low_s, high_s = expected_s(estimate) or (None, None)
     return Result(
         OK,
         step_s=estimate.step_time_s,
+        low_s=low_s,
+        high_s=high_s,
+        upper_s=expected_upper_s(estimate),
         simulated_s=simulated_s,
         bound_s=plan.bound.bound_s,
         gap=plan.bound.gap,

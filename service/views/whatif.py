@@ -178,6 +178,7 @@ def _told(plan: Plan, simulated_s: float, peak: float, limit: float) -> dict[str
     return {
         "step_s": report.step_s,
         "estimate_s": report.step_s,
+        "expected_s": report.expected_s and list(report.expected_s),
         "simulated_s": simulated_s,
         "computing_s": report.computing_s,
         "exposed_s": report.exposed_s,

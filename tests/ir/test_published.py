@@ -12,7 +12,7 @@ from ir.plan import Plan
 from ir.plan_checks import estimate_faults
 from ir.plan_estimate import Published
 from ir.plan_file import plan_from_json, plan_to_json
-from ir.published import expected_text, published_note
+from ir.published import expected_s, expected_text, expected_upper_s, published_note
 from tests.plans import tiny_plan
 
 pytestmark = pytest.mark.fast
@@ -29,6 +29,15 @@ def with_runs(published: Published | None) -> Plan:
 def test_ends_are_multiples_of_the_step_in_two_digits() -> None:
     assert expected_text(with_runs(replace(OWN, low=0.7)).estimate) == "2.1 s to 3.8 s"
     assert expected_text(with_runs(None).estimate) == ""
+
+
+def test_three_of_four_steps_end_between_the_median_and_the_upper_end() -> None:
+    narrow, wide = (with_runs(replace(OWN, high=high)).estimate for high in (1.25, 2.0))
+    uppers = [expected_upper_s(narrow), expected_upper_s(wide)]
+    assert narrow.step_time_s < uppers[0] < uppers[1] < expected_s(wide)[1]  # type: ignore[operator,index]
+    slower = with_runs(replace(OWN, middle=1.2)).estimate
+    assert expected_upper_s(slower) > 1.2 * slower.step_time_s  # type: ignore[operator]
+    assert expected_upper_s(with_runs(None).estimate) is None
 
 
 def test_the_note_says_whose_runs_they_are() -> None:

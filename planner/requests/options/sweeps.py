@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from planner.requests.option_texts import RANKS
 from planner.requests.options.option import Group, Option
 
 
@@ -42,6 +43,12 @@ class SweepOptions:
     days: Annotated[float | None, Option(
         group=Group.SWEEP, value="D", unit="days", first=True, help="See --tokens.",
     )] = None
+    rank: Annotated[str, Option(
+        group=Group.SWEEP, choices=RANKS, noun="ranking",
+        help="Which seconds of a step decide between points: the upper quarter of its interval, "
+        "which is wider where published runs differ more (robust), or the step as estimated "
+        "(median).",
+    )] = "robust"
     around: Annotated[float | None, Option(
         group=Group.SWEEP, value="SHARE",
         help="Look around the best point: how its plan responds to each number of the machine, and "

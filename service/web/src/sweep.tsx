@@ -2,7 +2,7 @@
 import { useCallback } from "preact/hooks";
 import { Chart } from "./chart";
 import { save } from "./exports";
-import { count, percent } from "./format";
+import { count, percent, seconds } from "./format";
 import { said, t } from "./i18n";
 import { isOver, useJob } from "./jobs";
 import { link, setQuery, useRoute } from "./router";
@@ -144,10 +144,20 @@ function Points(props: { swept: Swept; known: Record<string, Measure>; model: st
       key: `of ${name}`, title: measure.title, right: true, sort: (row: Point) => measure.of(row) ?? Infinity,
       show: (row: Point) => (measure.of(row) === null ? "–" : measure.format(measure.of(row)!)),
     })),
+    ...(swept.points.some((point) => typeof point.upper_s === "number") ? intervals() : []),
     { key: "plan", title: t("plan"), name: true, show: (row) => (isPlanned(row) ? row.plan : said(String(row.message ?? ""))) },
     { key: "again", title: "", show: (row) => searchable(swept, row) && <a href={link(["new"], requestAt(row, props.model, swept.model))}>{t("Search there")}</a> },
   ];
   return <Table<Point> label={t("Points")} rows={swept.points} id={(row) => String(swept.points.indexOf(row))} isMarked={(row) => front.has(row)} columns={columns} />;
+}
+
+/** What comparable runs take at a point, and by what points are ranked. */
+function intervals(): Column<Point>[] {
+  const time = (value: number | string | null | undefined) => (typeof value === "number" ? seconds(value) : "–");
+  return [
+    { key: "interval", title: t("90 % of comparable published runs"), right: true, sort: (row) => row.low_s ?? Infinity, show: (row) => `${time(row.low_s)} – ${time(row.high_s)}` },
+    { key: "upper", title: t("three of four take at most"), right: true, sort: (row) => row.upper_s ?? Infinity, show: (row) => time(row.upper_s) },
+  ];
 }
 
 /** Whether a search can be asked for the point: no factor changes its machine. */

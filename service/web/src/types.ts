@@ -190,7 +190,7 @@ export interface MeshView {
 }
 
 export interface Step {
-  step_s: number; estimate_s: number; simulated_s: number; computing_s: number; exposed_s: number; hidden_s: number; waiting_s: number;
+  step_s: number; estimate_s: number; expected_s: [number, number] | null; simulated_s: number; computing_s: number; exposed_s: number; hidden_s: number; waiting_s: number;
   peak_bytes: number; limit_bytes: number | null; fits: boolean; devices: number; batch: number;
   samples_per_s: number; samples_per_device_s: number;
 }

@@ -104,13 +104,20 @@ function Result(props: { found: WhatIfView; busy: boolean }) {
           <tr key={name}><td>{t(name)}</td><td class="right">{fact ? <Fact name={fact} value={of(before)} format={format} /> : format(of(before))}</td><td class="right"><b>{format(of(after))}</b></td>
             <td class="right">{signed(of(after) - of(before), format, of(after) * 100)}</td>
             <td class="right">{of(before) ? (of(after) / of(before)).toFixed(3) : "–"}</td></tr>
-        ))}</tbody>
+        ))}
+        {(before.expected_s || after.expected_s) && (
+          <tr><td>{t("step, 90 % of comparable published runs")}</td><td class="right">{ends(before)}</td><td class="right"><b>{ends(after)}</b></td><td /><td /></tr>
+        )}</tbody>
       </table>
       <p />
       <p role="status" class={after.fits ? "good" : "bad"}>{after.fits ? t("It fits into memory") : t("It does not fit into memory")}
         {after.limit_bytes !== null && `: ${bytes(after.peak_bytes)} / ${bytes(after.limit_bytes)} (${percent(after.peak_bytes, after.limit_bytes)})`}</p>
     </Panel>
   );
+}
+
+function ends(step: Step): string {
+  return step.expected_s?.map(seconds).join(" – ") ?? "–";
 }
 
 function chartOf(before: Step, after: Step): object {

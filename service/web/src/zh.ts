@@ -35,7 +35,7 @@ export const ZH: Record<string, string> = {
   // A plan
   "Overview": "概览", "Graph": "计算图", "Operators": "算子", "Timeline": "时间线", "Memory": "内存", "Mesh and cluster": "网格与集群", "What if": "假设",
   "Export": "导出", "Views of the plan": "方案的各视图", "mesh": "网格", "for": "用于", "parameters": "参数", "Search again": "再次搜索",
-  "step, 90 % of comparable published runs": "单步时间，可比公开运行的 90 %", "step, uncalibrated": "单步时间（未校准）", "samples": "样本", "peak memory of": "峰值内存，上限",
+  "step, 90 % of comparable published runs": "单步时间，可比公开运行的 90 %", "90 % of comparable published runs": "可比公开运行的 90 %", "three of four take at most": "四分之三的运行不超过", "step, uncalibrated": "单步时间（未校准）", "samples": "样本", "peak memory of": "峰值内存，上限",
   "above the bound": "高于下界", "operators, of": "个算子，模型中共", "in the model": "个", "unknown": "未知",
   "Time of one step": "单步时间构成", "cause": "原因",
   "Peak memory of a device": "单设备峰值内存", "Memory over time": "内存随时间变化",

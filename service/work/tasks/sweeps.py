@@ -92,7 +92,7 @@ def _files(report: Report, wanted: list[str]) -> Iterator[tuple[str, bytes]]:
             from planner.whatif.plot import save_plot  # noqa: PLC0415  brings in matplotlib
 
             path = Path(f"sweep.{kind}")
-            save_plot(report.points, report.prices, path, kind, report.changes)
+            save_plot(report.points, report.prices, path, kind, report.changes, report.ranking)
             yield path.name, path.read_bytes()
         else:
             for path in sorted(KEPT.rglob("*.*")):

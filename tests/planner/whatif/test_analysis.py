@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.requests.errors import UserError
+from planner.requests.option_texts import RANKS
 from planner.requests.sources import Document
 from planner.whatif.analysis import (
     Prices,
+    Ranking,
     Rates,
     best_of,
     bill,
@@ -30,9 +32,10 @@ from planner.whatif.analysis import (
 from planner.whatif.axes import Place
 from planner.whatif.changes import Change, changes
 from planner.whatif.plot import plain_scale, save_plot
-from planner.whatif.report import COLUMNS, csv_text, row
+from planner.whatif.report import COLUMNS, answer, csv_text, report_of, row
 from planner.whatif.sweep import Point
 from planner.whatif.tasks import Result
+from report.sweep import parts
 
 PRICES = Prices("USD", {"chip": Rates(2.0, 500.0)})
 
@@ -131,6 +134,44 @@ def test_the_best_point_gets_most_done() -> None:
     points = [_point(8, 4.0), _point(16, 2.0), _point(32, 2.0)]
     assert best_of(points) == points[1]
     assert best_of([_lost(8)]) is None
+
+
+def _with_evidence(point: Point, upper: float | None) -> Point:
+    """The point with an interval whose upper quarter is so many times its step."""
+    step_s = point.result.step_s
+    ends = (None,) * 3 if upper is None else (0.9 * step_s, 2 * upper * step_s, upper * step_s)
+    low_s, high_s, upper_s = ends
+    return replace(point, result=replace(point.result, low_s=low_s, high_s=high_s, upper_s=upper_s))
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 10), st.none() | st.floats(1, 2)), min_size=1))
+def test_a_robust_ranking_never_prefers_what_nobody_measured(
+    drawn: list[tuple[float, float | None]],
+) -> None:
+    points = [
+        _with_evidence(_point(8 + at, step_s), upper) for at, (step_s, upper) in enumerate(drawn)
+    ]
+    ranking = Ranking.of("robust", points)
+    widest = max((upper for _, upper in drawn if upper), default=1.0)
+    for point, (step_s, upper) in zip(points, drawn, strict=True):
+        assert ranking.step_s(point) == pytest.approx(step_s * (upper or widest))
+    best = best_of(points, ranking)
+    assert best is not None
+    assert ranking.rate(best) == max(map(ranking.rate, points))
+    assert best_of(points, Ranking.of("median", points)) == best_of(points)
+    assert best in front(points, PRICES, ranking)
+
+
+def test_a_wide_interval_costs_a_faster_point_its_place() -> None:
+    points = (_with_evidence(_point(8, 2.0), 1.5), _with_evidence(_point(8, 2.2, memory=2), 1.1))
+    found = {rank: report_of("m", (), points, PRICES, (2, 0), None, rank) for rank in RANKS}
+    assert found["median"].best == points[0]
+    assert found["robust"].best == points[1]
+    told = {rank: answer(report) for rank, report in found.items()}
+    assert [told[rank]["best"] for rank in RANKS] == [1, 0]
+    text = "\n".join(str(part) for part in parts(told["robust"]))
+    for word in ("90 % interval", "1.8 to 6", "3", "2.42", "upper quarter"):
+        assert word in text
 
 
 def test_a_step_costs_device_hours_and_watts() -> None:

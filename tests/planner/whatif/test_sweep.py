@@ -142,6 +142,17 @@ def test_a_result_comes_back_from_its_file_as_it_was() -> None:
         assert Result.from_json(point.result.to_json()) == point.result
 
 
+def test_a_result_of_before_intervals_is_read_without_one() -> None:
+    (point,) = _run(asked("devices=2"))
+    record = json.loads(point.result.to_json())
+    old = {
+        name: value for name, value in record.items() if name not in {"low_s", "high_s", "upper_s"}
+    }
+    found = Result.from_json(json.dumps(old))
+    assert (found.low_s, found.high_s, found.upper_s) == (None, None, None)
+    assert found.step_s == point.result.step_s
+
+
 def test_points_that_cannot_be_are_rows_with_the_reason() -> None:
     points = _run(asked("devices=3,4"))
     assert [point.result.status for point in points] == ["impossible", "ok"]
