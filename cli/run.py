@@ -20,7 +20,10 @@ from planner.requests.option_texts import one_of
 from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from executors.measured import Measured
+    from executors.placement import Array
     from ir.plan import Plan
     from planner.explain.next_plan import NextPlan
 
@@ -55,6 +58,11 @@ class RunCommand:
     processes: Annotated[int | None, Option(
         group=Group.MACHINE, value="N", least=1, usual="as the plan", help="Processes to start.",
     )] = None
+    model: Annotated[Path | None, Option(
+        group=Group.QUESTION, value="MODEL", usual="a published model of the plan's name",
+        help="File or published model that was planned: it has the numbers that no training "
+        "changes, such as masks, scales and positions. Without it they are random.",
+    )] = None
     steps: Annotated[int, Option(
         group=Group.QUESTION, value="N", least=1, most=MOST_STEPS, help="Steps to measure.",
     )] = 20
@@ -86,10 +94,11 @@ def run(plan: options.PlanPath, here: RunCommand) -> None:
     _check(found, here.processes)
     from executors.torch_differences import differences  # noqa: PLC0415
 
-    lines = differences(found)
+    fixed, drawn = _fixed(found, here.model)
+    lines = (*differences(found), *drawn)
     with Progress() as progress:
         progress(f"training {len(found.graph.ops)} operators on {found.devices} processes")
-        measured = _measured(found, here.steps, here.seed)
+        measured = _measured(found, here, fixed)
         other = _next(found, measured, progress)
     written = _write(found, measured, output, other)
     from cli.run_text import print_next, print_run  # noqa: PLC0415
@@ -132,11 +141,17 @@ def _check(plan: Plan, processes: int | None) -> None:
         raise UserError(str(error)) from error
 
 
-def _measured(plan: Plan, steps: int, seed: int) -> Measured:
+def _fixed(plan: Plan, model: Path | None) -> tuple[dict[str, Array], tuple[str, ...]]:
+    from planner.requests.constants import fixed_numbers  # noqa: PLC0415
+
+    return fixed_numbers(plan, model)
+
+
+def _measured(plan: Plan, here: RunCommand, fixed: Mapping[str, Array]) -> Measured:
     from executors.dtensor.processes import ProcessError, run_measured  # noqa: PLC0415
 
     try:
-        return run_measured(plan, steps, seed, TIMEOUT_S)
+        return run_measured(plan, here.steps, here.seed, TIMEOUT_S, fixed)
     except ProcessError as error:
         raise UserError(process_message(str(error))) from error
 

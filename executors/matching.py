@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from executors.syncs import late_syncs, without_syncs
 from ir.canonical import canonical_digest, correspondence
 from ir.graph import Op, OpGraph, Role
 from ir.normalise import add_ends, main_dtype, normalise, use_stored_statistics, with_dtype
-from ir.plan import Plan, PlannedCollective, PlannedTensor
+from ir.plan import Plan
 from ir.plan_enums import Cause
 from ir.plan_stages import once_in_step, stage_plan
 
@@ -38,39 +38,12 @@ def one_stage(plan: Plan) -> Plan:
     """
     syncs = late_syncs(plan)
     if plan.pipeline.is_single:
-        return cut_as_states(without_syncs(plan, syncs), but=syncs)
+        return without_syncs(plan, syncs)
     sync = (c for c in once_in_step(plan, 0) if c.cause == Cause.GRADIENT_SYNC)
     own = stage_plan(plan, 0)
     remade = tuple(dict.fromkeys((*own.recomputed, *_inside_blocks(plan))))
     whole = replace(own, collectives=(*own.collectives, *sync), recomputed=remade)
     return without_syncs(whole, syncs)
-
-
-def cut_as_states(plan: Plan, but: Container[str] = ()) -> Plan:
-    """A plan of one batch whose parameters rest as their optimizer state does: what brings them
-    together after the update does so before their first use. The messages are the same, and an
-    optimizer that keeps its state as the parameter lies keeps it as planned.
-
-    Args:
-        plan: of one batch.
-        but: parameters that stay as they are.
-    """
-
-    def gathered(item: PlannedCollective) -> PlannedCollective:
-        return replace(item, cause=Cause.PARAMETER_GATHER)
-
-    def resting(tensor: PlannedTensor) -> PlannedTensor:
-        own = None if tensor.name in but else tensor.states
-        return tensor if own is None else replace(
-            tensor, layout=own, gradient=own, used=tensor.used or tensor.layout, states=None
-        )  # fmt: skip
-
-    updated = Cause.UPDATED_PARAMETERS
-    return replace(
-        plan,
-        tensors=tuple(map(resting, plan.tensors)),
-        collectives=tuple(gathered(c) if c.cause == updated else c for c in plan.collectives),
-    )
 
 
 def _inside_blocks(plan: Plan) -> Iterator[str]:

@@ -19,13 +19,14 @@ _APART = frozenset({Cause.GRADIENT_SYNC, Cause.UPDATED_PARAMETERS})
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """How the gradient of one parameter is reduced."""
+    """What happens to one parameter apart from the passes of a micro-batch."""
 
-    kind: str
-    axes: tuple[str, ...]
+    reduce: tuple[PlannedCollective, ...]
+    """Messages of its gradient, one after the other; none where the passes leave it complete."""
+    gather: tuple[PlannedCollective, ...]
+    """Messages of the updated parameter."""
     before: NamedLayout
     """Of what the backward pass of a micro-batch leaves."""
-    after: NamedLayout
     used: NamedLayout
     """Of the parameter, as a step uses it."""
     rest: NamedLayout
@@ -35,43 +36,85 @@ class Sync:
 
 
 def late_syncs(plan: Plan) -> dict[str, Sync]:
-    """Parameters whose gradients are reduced apart from the graph of a micro-batch."""
-    sent: dict[str, list[PlannedCollective]] = {}
+    """Parameters whose gradients are reduced apart from the graph of a micro-batch, or whose
+    states are sharded further than they are.
+    """
+    sent: dict[tuple[str, str], list[PlannedCollective]] = {}
     for item in plan.collectives:
-        if item.cause == Cause.GRADIENT_SYNC and item.group_size > 1:
-            sent.setdefault(item.tensor, []).append(item)
+        if item.cause in _APART and item.group_size > 1:
+            sent.setdefault((item.tensor, item.cause), []).append(item)
     found = {
-        t.name: _sync(t, sent[t.name], plan.pipeline.micro_batches)
+        t.name: _sync(
+            t,
+            sent.get((t.name, Cause.GRADIENT_SYNC), []),
+            sent.get((t.name, Cause.UPDATED_PARAMETERS), []),
+            plan.pipeline.micro_batches,
+        )
         for t in plan.tensors
-        if t.role == "parameter" and t.name in sent
+        if t.role == "parameter"
     }
     return {name: sync for name, sync in found.items() if sync is not None}
 
 
-def _sync(tensor: PlannedTensor, items: list[PlannedCollective], micro_batches: int) -> Sync | None:
-    """None where the graph of a micro-batch reduces it, or where readers do so differently."""
-    first, *others = items
+def _sync(
+    tensor: PlannedTensor,
+    reductions: list[PlannedCollective],
+    gathers: list[PlannedCollective],
+    micro_batches: int,
+) -> Sync | None:
+    """None where the graph of a micro-batch does all of it."""
     rest = tensor.states or tensor.layout
-    if any((c.kind, c.before, c.after) != (first.kind, first.before, first.after) for c in others):
+    reduce = _path(reductions, end=rest)
+    once = bool(reduce) and micro_batches > 1 and reduce[0].count == 1
+    if not (once or tensor.states):
         return None
-    once = micro_batches > 1 and first.count == 1
-    ends = first.before, first.after
-    if ends[0] is None or ends[1] != rest or not (once or tensor.states):
-        return None
-    return Sync(first.kind, first.axes, ends[0], rest, tensor.layout, rest, once)
+    before = reduce[0].before if reduce else None
+    if before is None:  # complete, or reduced for each reader by the passes
+        before = rest if reductions else tensor.gradient or tensor.layout
+    used = NamedLayout(before.dims)  # autograd gives a gradient the shape of its parameter
+    gather = _path(gathers, start=rest) if used != rest else ()
+    return Sync(reduce, gather, before, used, rest, once)
+
+
+def _path(
+    items: list[PlannedCollective],
+    *,
+    start: NamedLayout | None = None,
+    end: NamedLayout | None = None,
+) -> tuple[PlannedCollective, ...]:
+    """The one way that the messages of all readers of a tensor go; empty if there is none."""
+    ways: dict[tuple[str, int], list[PlannedCollective]] = {}
+    for item in items:
+        ways.setdefault((item.operator, item.operand), []).append(item)
+    first, *others = list(ways.values()) or [[]]
+    ends = [(c.kind, c.before, c.after) for c in first]
+    if any([(c.kind, c.before, c.after) for c in other] != ends for other in others):
+        return ()
+    layouts = [x for c in first for x in (c.before, c.after)]
+    joined = all(a == b for a, b in zip(layouts[1::2], layouts[2::2], strict=False))
+    if not first or None in layouts or not joined:
+        return ()
+    fits = start in {None, layouts[0]} and end in {None, layouts[-1]}
+    return tuple(first) if fits else ()
 
 
 def without_syncs(plan: Plan, syncs: Mapping[str, Sync]) -> Plan:
-    """A plan whose gradients of these parameters stay as the backward pass leaves them."""
+    """A plan whose passes take these parameters as they are used, and leave their gradients."""
+
+    def is_apart(item: PlannedCollective) -> bool:
+        sync = syncs.get(item.tensor)
+        if sync is None or item.cause not in _APART:
+            return False
+        return item.cause != Cause.GRADIENT_SYNC or bool(sync.reduce)
+
+    def own(tensor: PlannedTensor) -> PlannedTensor:
+        sync = syncs.get(tensor.name) if tensor.role == "parameter" else None
+        if sync is None:
+            return tensor
+        return replace(tensor, layout=sync.used, gradient=sync.before, states=None)
+
     return replace(
         plan,
-        collectives=tuple(
-            c for c in plan.collectives if not (c.tensor in syncs and c.cause in _APART)
-        ),
-        tensors=tuple(
-            replace(t, gradient=syncs[t.name].before)
-            if t.role == "parameter" and t.name in syncs
-            else t
-            for t in plan.tensors
-        ),
+        collectives=tuple(c for c in plan.collectives if not is_apart(c)),
+        tensors=tuple(map(own, plan.tensors)),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from executors.syncs import late_syncs
 from ir.graph import OpGraph
 from ir.plan import Plan
 from topology.units import format_memory, format_seconds
@@ -46,13 +45,6 @@ def differences(plan: Plan) -> tuple[str, ...]:
 
 
 def _memory(plan: Plan) -> Iterator[str]:
-    syncs = late_syncs(plan)
-    states = [p for p in plan.parameters if p.states is not None and p.name not in syncs]
-    if states and not plan.pipeline.is_single:
-        yield (
-            f"optimizer state of {len(states)} parameters lies as the parameter does, the plan "
-            "shards it further (ZeRO 1 or 2), but reduces the gradient elsewhere"
-        )
     on_host = sum(p.host_bytes for p in plan.parameters)
     if on_host:
         yield f"{format_memory(on_host)} of optimizer state stay on the device, not on its host"

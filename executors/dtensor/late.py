@@ -4,7 +4,6 @@ where the optimizer's state lies (ZeRO 1 and 2), and what was updated there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,11 +22,14 @@ _BYTES = 25 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class LateSync:
-    """How the gradient of one parameter is reduced, its dimensions as the module has them."""
+    """How the gradient of one parameter is reduced and it is gathered after the update, its
+    dimensions as the module has them.
+    """
 
-    kind: str
-    axes: tuple[int, ...]
+    reduce: tuple[Hop, ...]
+    gather: tuple[Hop, ...]
     before: Layout
+    """Of the gradient that a backward pass leaves."""
     rest: Layout
     """Of the parameter between steps."""
     used: Layout
@@ -123,23 +125,26 @@ class Late:
 
     def _to_reduce(self, name: str, local: Any) -> _Part | None:
         sync = self.syncs[name]
-        group = sync.kind, sync.axes, local.dtype
-        shape = tuple(local.shape)
-        if sync.kind == "all_reduce":
-            return _Part(name, group, local.reshape(1, -1), lambda flat: flat.reshape(shape))
-        dim = self._split(sync.before, sync.rest, sync.axes, shape)
-        if dim is None:
+        if len(sync.reduce) != 1:
             return None
-        size = self.grid.size(sync.axes)
+        kind, axes, shape = sync.reduce[0].kind, sync.reduce[0].axes, tuple(local.shape)
+        group = kind, axes, local.dtype
+        if kind == "all_reduce":
+            return _Part(name, group, local.reshape(1, -1), lambda flat: flat.reshape(shape))
+        dim = self._split(sync.before, sync.rest, axes, shape)
+        if dim is None or kind != "reduce_scatter":
+            return None
+        size = self.grid.size(axes)
         rows = local.unflatten(dim, (size, shape[dim] // size)).movedim(dim, 0)
         kept = (*shape[:dim], shape[dim] // size, *shape[dim + 1 :])
         return _Part(name, group, rows.reshape(size, -1), lambda flat: flat.reshape(kept))
 
     def _to_gather(self, name: str, local: Any) -> _Part | None:
-        sync, size = self.syncs[name], self.grid.size(self.syncs[name].axes)
-        shape = list(local.shape)
-        whole = self.grid.local_dims(self.dims[name], sync.used)
-        dim = self._split(sync.used, sync.rest, sync.axes, whole)
+        sync, shape = self.syncs[name], list(local.shape)
+        if [hop.after for hop in sync.gather] != [sync.used]:
+            return None
+        axes, whole = sync.gather[0].axes, self.grid.local_dims(self.dims[name], sync.used)
+        dim, size = self._split(sync.used, sync.rest, axes, whole), self.grid.size(axes)
         if dim is None:
             return None
 
@@ -147,7 +152,7 @@ class Late:
             rows = flat.reshape(size, *shape)
             return rows.movedim(0, dim).flatten(dim, dim + 1)
 
-        group = "all_gather", sync.axes, local.dtype
+        group = "all_gather", axes, local.dtype
         return _Part(name, group, local.reshape(1, -1), back)
 
     def _split(
@@ -163,14 +168,14 @@ class Late:
 
     def _moved(self, name: str, local: Any, *, gather: bool) -> Any:
         """One tensor alone, as DTensor moves it."""
-        sync, size = self.syncs[name], self.grid.size(self.syncs[name].axes)
+        sync = self.syncs[name]
         start, end = (sync.rest, sync.used) if gather else (sync.before, sync.rest)
-        kind = "all_gather" if gather else sync.kind
-        most = math.prod(self.grid.local_dims(self.dims[name], end if gather else start))
-        hop = Hop(kind, sync.axes, start, end, most)
+        hops = sync.gather if gather else sync.reduce
+        for hop in hops:
+            nbytes = float(hop.elements * local.element_size())
+            self.sent.append(Traffic(hop.kind, self.grid.size(hop.axes), nbytes, 1))
         tensor = self.grid.wrapped(local.contiguous(), self.dims[name], start)
-        self.sent.append(Traffic(kind, size, float(most * local.element_size()), 1))
-        return self.mover.along(tensor, [hop], end)._local_tensor  # noqa: SLF001
+        return self.mover.along(tensor, hops, end)._local_tensor  # noqa: SLF001
 
     def _sent_in_buckets(self, parts: Sequence[_Part]) -> dict[str, Any]:
         started = [(bucket, self._started(bucket)) for bucket in _buckets(parts)]

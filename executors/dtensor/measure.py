@@ -1,6 +1,6 @@
 """One rank of a measured run: `python -m executors.dtensor.measure FOLDER --rank R --size N`.
 
-The folder holds `plan.json` and `options.json`; rank 0 writes `measured.json` into it.
+The folder holds `plan.json`, `options.json` and `fixed.npz`; rank 0 writes `measured.json` into it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from executors.dtensor.composites import run_whole_parts
 from executors.dtensor.numbers import torch_array, torch_dtype
 from executors.dtensor.parallel import applied, own_graph
 from executors.dtensor.ranks import joined, leaves_with_parent
+from executors.dtensor.tasks import read_arrays
 from executors.matching import Match, one_stage
 from executors.measured import Measured
+from executors.placement import Array
 from executors.reference import given_tensors
 from executors.values import numbers
 from ir.graph import OpGraph
@@ -65,7 +67,8 @@ def main() -> None:
     with joined(chosen.rank, chosen.size, chosen.folder / "meeting"):
         options = json.loads((chosen.folder / "options.json").read_text())
         plan = read_plan(chosen.folder / "plan.json", staged=True)
-        found = _Run(plan, options["steps"], options["seed"]).measured()
+        fixed = read_arrays(chosen.folder / "fixed.npz")
+        found = _Run(plan, options["steps"], options["seed"], fixed).measured()
         if chosen.rank == 0:
             (chosen.folder / "measured.json").write_text(json.dumps(asdict(found)))
 
@@ -75,6 +78,8 @@ class _Run:
     plan: Plan
     steps: int
     seed: int
+    fixed: Mapping[str, Array]
+    """Numbers of constants and buffers that the model fixes."""
     own: Plan = field(init=False)
     values: dict[str, Any] = field(init=False)
     notes: list[str] = field(default_factory=list)
@@ -82,7 +87,7 @@ class _Run:
     def __post_init__(self) -> None:
         self.own = one_stage(self.plan)
         table = self.own.graph.tensors
-        drawn = numbers(self.own.graph, given_tensors(self.own), {}, self.seed)
+        drawn = numbers(self.own.graph, given_tensors(self.own), self.fixed, self.seed)
         self.values = {n: torch_array(a).to(torch_dtype(table[n].dtype)) for n, a in drawn.items()}
 
     def measured(self) -> Measured:

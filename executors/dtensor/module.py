@@ -15,6 +15,7 @@ from executors.dtensor.capture import Recording
 from executors.dtensor.grid import Grid
 from executors.dtensor.late import Late, LateSync
 from executors.dtensor.local_step import LocalStep
+from executors.dtensor.moves import Hop
 from executors.judgement import Traffic, summed
 from executors.syncs import Sync
 from ir.graph import Role, Tensor
@@ -149,6 +150,19 @@ class Running:
     def apart(self) -> list[str]:
         """Parameters that rest otherwise than they are used."""
         return [n for n in self.parameters if n in self.late.syncs and self.late.syncs[n].is_apart]
+
+    def unordered(self) -> list[str]:
+        """Parameters of the module that axes split in another order than DTensor remembers: a
+        parameter forgets it, so that `full_tensor` and checkpoints would mix pieces.
+        """
+        table, grid, routes = self.step.graph.tensors, self.step.grid, self.step.routes
+        rests = {
+            name: self.late.syncs[n].rest
+            if n in self.late.syncs
+            else filed_layout(table[n], routes.at_rest(n))
+            for n, name in self.parameters.items()
+        }
+        return [name for name, rest in rests.items() if not grid.in_order(rest)]
 
     def at_rest(self, held: Any, gradient: Any) -> Any:
         """A gradient as a DTensor like its parameter."""
@@ -298,12 +312,21 @@ def late_of(step: LocalStep, syncs: Mapping[str, Sync], micro_batches: int) -> L
     """What a rank sends apart, with dimensions as the module has them."""
     table, found, dims = step.graph.tensors, {}, {}
     for name, sync in syncs.items():
+        tensor = table[name]
         before, rest, used = (
-            filed_layout(table[name], step.routes.layout(each))
+            filed_layout(tensor, step.routes.layout(each))
             for each in (sync.before, sync.rest, sync.used)
         )
-        axes = tuple(step.routes.axis(a) for a in sync.axes)
-        found[name] = LateSync(sync.kind, axes, before, rest, used, sync.once)
-        whole, order = table[name].dims, table[name].stored_permutation
+        reduce, gather = (
+            tuple(_filed_hop(tensor, hop) for hop in step.routes.hops_of(path))
+            for path in (sync.reduce, sync.gather)
+        )
+        found[name] = LateSync(reduce, gather, before, rest, used, sync.once)
+        whole, order = tensor.dims, tensor.stored_permutation
         dims[name] = tuple(whole[order.index(i)] for i in range(len(whole))) if order else whole
     return Late(step.grid, step.mover, found, dims, micro_batches)
+
+
+def _filed_hop(tensor: Tensor, hop: Hop) -> Hop:
+    ends = (filed_layout(tensor, each) for each in (hop.before, hop.after))
+    return Hop(hop.kind, hop.axes, *ends, hop.elements)

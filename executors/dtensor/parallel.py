@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +63,20 @@ def parallelize(
     else:
         found = traced(model, example_inputs, kwargs or {})
         match = matched(own, found.graph)
+    module = applied(found, match, whole, whole_outputs=whole_outputs)
     if report and dist.get_rank() == 0:
-        for line in (*match.notes, *differences(whole)):
+        for line in (*match.notes, *differences(whole), *_unordered(module)):
             print(f"plan: {line}", file=sys.stderr)  # noqa: T201
-    return applied(found, match, whole, whole_outputs=whole_outputs)
+    return module
+
+
+def _unordered(module: Any) -> Iterator[str]:
+    names = module.planned.unordered()
+    if names:
+        yield (
+            f"{len(names)} parameters, such as {names[0]!r}, are split over mesh axes in an order "
+            "that a DTensor parameter forgets: full_tensor() and checkpoints mix their pieces"
+        )
 
 
 def _join(plan: Plan) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from executors.dtensor.tasks import Left, RankTask, read_left, write_task
+from executors.dtensor.tasks import Left, RankTask, read_left, write_arrays, write_task
 from executors.host import HostFacts
 from executors.measured import Measured
 from executors.placement import Array, Spread, disagreement, whole
@@ -54,8 +54,17 @@ def run_tasks(tasks: Sequence[RankTask], timeout_s: float = 300.0) -> list[Found
         return [_found(task.plan, folder / str(number)) for number, task in enumerate(tasks)]
 
 
-def run_measured(plan: Plan, steps: int, seed: int, timeout_s: float) -> Measured:
+def run_measured(
+    plan: Plan, steps: int, seed: int, timeout_s: float, fixed: Mapping[str, Array] | None = None
+) -> Measured:
     """Train a plan for some steps on random numbers, on processes of this machine.
+
+    Args:
+        plan: the plan.
+        steps: how many are measured.
+        seed: of the random numbers.
+        timeout_s: most that all of it may take.
+        fixed: numbers of constants and buffers that the model fixes; others are random too.
 
     Raises:
         ProcessError: a process died, had too little memory or did not end in time.
@@ -64,6 +73,7 @@ def run_measured(plan: Plan, steps: int, seed: int, timeout_s: float) -> Measure
         folder = Path(name)
         (folder / "plan.json").write_text(plan_to_json(plan))
         (folder / "options.json").write_text(json.dumps({"steps": steps, "seed": seed}))
+        write_arrays(folder / "fixed.npz", fixed or {})
         spawn("executors.dtensor.measure", folder, plan.devices, timeout_s)
         return Measured.from_record(json.loads((folder / "measured.json").read_text()))
 

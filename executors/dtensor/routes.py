@@ -78,9 +78,10 @@ class Routes:
         return [i for i, f in enumerate(flags) if f and graph.tensors[op.inputs[i]].is_float]
 
     def hops(self, direction: str, key: Key) -> list[Hop]:
-        return list(self._hops(self._paths[direction].get(key, ())))
+        return list(self.hops_of(self._paths[direction].get(key, ())))
 
-    def _hops(self, path: Sequence[PlannedCollective]) -> Iterator[Hop]:
+    def hops_of(self, path: Sequence[PlannedCollective]) -> Iterator[Hop]:
+        """A path of the plan."""
         for item in path:
             if item.before is None or item.after is None:
                 raise NotRunError("the plan does not say through which layouts its tensors go")

@@ -42,7 +42,7 @@ def write_task(task: RankTask, folder: Path) -> None:
     """Write a task into a new folder."""
     folder.mkdir()
     (folder / _PLAN).write_text(plan_to_json(task.plan))
-    _write_arrays(folder / _VALUES, task.values)
+    write_arrays(folder / _VALUES, task.values)
     record = {"training": task.training, "parted": list(task.parted)}
     (folder / _TASK).write_text(json.dumps(record))
 
@@ -51,7 +51,7 @@ def read_task(folder: Path) -> RankTask:
     """A task from its folder."""
     record = json.loads((folder / _TASK).read_text())
     parted = tuple((str(name), str(way)) for name, way in record["parted"])
-    values = _read_arrays(folder / _VALUES)
+    values = read_arrays(folder / _VALUES)
     return RankTask(read_plan(folder / _PLAN), values, bool(record["training"]), parted)
 
 
@@ -59,7 +59,7 @@ def write_left(
     folder: Path, rank: int, left: Mapping[str, Left], not_run: Mapping[str, str]
 ) -> None:
     """Write what a rank has at the end."""
-    _write_arrays(folder / f"rank{rank}.npz", {n: x.part for n, x in left.items()})
+    write_arrays(folder / f"rank{rank}.npz", {n: x.part for n, x in left.items()})
     outputs = {
         n: {"dims": x.dims, "split": x.layout.dims, "partial": x.layout.partial}
         for n, x in left.items()
@@ -71,7 +71,7 @@ def write_left(
 def read_left(folder: Path, rank: int) -> tuple[dict[str, Left], dict[str, str]]:
     """What a rank had at the end, and what it could not run."""
     record: dict[str, Any] = json.loads((folder / f"rank{rank}.json").read_text())
-    parts = _read_arrays(folder / f"rank{rank}.npz")
+    parts = read_arrays(folder / f"rank{rank}.npz")
     left = {
         n: Left(
             Layout(tuple(tuple(d) for d in x["split"]), tuple(x["partial"])),
@@ -83,13 +83,14 @@ def read_left(folder: Path, rank: int) -> tuple[dict[str, Left], dict[str, str]]
     return left, dict(record["not_run"])
 
 
-def _write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Names are kept in an array of their own: some are no names of files."""
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays; names are kept in an array of their own: some are no names of files."""
     names: Iterable[str] = arrays
     numbered: dict[str, Any] = {f"a{i}": array for i, array in enumerate(arrays.values())}
     np.savez(path, names=np.array(list(names), dtype=np.str_), **numbered)
 
 
-def _read_arrays(path: Path) -> dict[str, Array]:
+def read_arrays(path: Path) -> dict[str, Array]:
+    """What `write_arrays` wrote."""
     with np.load(path) as file:
         return {str(name): file[f"a{i}"] for i, name in enumerate(file["names"])}

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from executors.matching import one_stage
+from executors.reference import given_tensors
 from executors.syncs import late_syncs
 from executors.torch_differences import differences
+from executors.values import numbers
+from executors.verdict import verify
 from ir.plan import Plan
 from ir.plan_enums import Cause
 from planner.request import SearchRequest
 from planner.search import search
-from tests.builders import mlp
+from tests.builders import attention_block, mlp
+from tests.executors.drawn_plans import drawn_plan
 from topology.catalogue import named_cluster
 
 pytestmark = pytest.mark.fast
@@ -56,3 +62,21 @@ def test_what_is_applied_is_no_difference() -> None:
     said = "\n".join(differences(planned(2, 32)))
     assert "ZeRO" not in said
     assert "2 micro-batches" in said
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("target", ["generic", "torch", "mindspore"])
+def test_every_state_of_one_batch_rests_as_planned_for_the_same_messages(
+    target: str, seed: int
+) -> None:
+    asked = SearchRequest(target=target, training=True)
+    plan = drawn_plan(attention_block(8, 8, 8, 8), 8, asked, seed, zero="1")
+    own, syncs = one_stage(plan), late_syncs(plan)
+    states = {t.name: t.states for t in plan.parameters if t.states is not None}
+    assert {n: each.rest for n, each in syncs.items()} == states
+    apart = [c for each in syncs.values() for c in (*each.reduce, *each.gather)]
+    assert not any(c.cause == Cause.UPDATED_PARAMETERS for c in own.collectives)
+    assert Counter((*own.collectives, *apart)) == Counter(plan.collectives)
+    values = numbers(own.graph, given_tensors(own), {})
+    verdict = verify(own, values)
+    assert max(output.error for output in verdict.outputs) <= verdict.tolerance

@@ -14,11 +14,13 @@ import torch
 
 from executors.judgement import predicted_traffic
 from executors.matching import MismatchError, matched, one_stage
+from executors.syncs import late_syncs
 from importers.model_file import import_model_file
 from ir.plan import Plan
 from ir.plan_file import plan_to_json
 from planner.request import SearchRequest
 from planner.search import search
+from tests.executors.drawn_plans import drawn_plan
 from tests.judges.schemes import DATA, SEARCHED, SHARDED, STATES, TENSOR, TWO_D, plans
 from tests.judges.training_nets import case_of
 from topology.catalogue import named_cluster
@@ -98,6 +100,19 @@ def test_two_axes_on_four_processes_train_alike(tmp_path: Path) -> None:
     for case, seen in trained_on(4, cases, tmp_path).items():
         assert seen["losses"] == pytest.approx(seen["alone"], rel=1e-4), case
         assert max(seen["errors"].values()) < 1e-4, case
+
+
+def test_states_that_need_several_messages_or_none_train_alike(tmp_path: Path) -> None:
+    """Of plans with ZeRO 1 drawn at random: slices, and reductions over one axis after another."""
+    net = "perceptron"
+    graph = graph_of(net, tmp_path)
+    drawn = {
+        (net, f"drawn {seed}"): drawn_plan(graph, 4, TRAINING, seed, zero="1") for seed in range(6)
+    }
+    assert any(not s.reduce for plan in drawn.values() for s in late_syncs(plan).values())
+    for case, seen in trained_on(4, drawn, tmp_path).items():
+        assert seen["losses"] == pytest.approx(seen["alone"], rel=1e-4), case
+        assert all(error < 1e-4 for error in seen["errors"].values()), case
 
 
 def test_losses_and_gradients_are_those_of_one_device(trained: dict[Case, dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -16,10 +17,12 @@ from executors.measured import message_rows
 from ir.plan import Plan
 from ir.plan_file import plan_to_json
 from planner.request import SearchRequest
+from planner.requests.constants import fixed_numbers
 from tests.executors.drawn_plans import drawn_plan
 from tests.judges import dtensor_nets as nets
 from tests.judges.schemes import DATA, SHARDED, TENSOR, plans
 from tests.judges.test_parallelize import graph_of
+from tests.planner.requests.test_constants import config_file, plan_of
 
 TRAINING = SearchRequest(target="torch", training=True)
 
@@ -94,3 +97,13 @@ def test_a_loss_whose_classes_are_split_is_that_of_one_device(tmp_path: Path) ->
 def _splits_classes(plan: Plan) -> bool:
     losses = (o for o in plan.operators if o.kind == "SoftmaxCrossEntropyLoss")
     return any(o.inputs[0] is not None and bool(o.inputs[0].dims[1]) for o in losses)
+
+
+def test_constants_of_the_model_give_a_finite_loss(tmp_path: Path) -> None:
+    model = config_file(tmp_path)
+    plan = plan_of(model)
+    fixed, _ = fixed_numbers(plan, model)
+    found = run_measured(plan, 1, 0, timeout_s=120.0, fixed=fixed)
+    assert found.loss_alone is not None
+    assert found.is_right
+    assert abs(found.loss - math.log(64)) < 1.0  # of a model that knows nothing yet

@@ -8,7 +8,6 @@ import pytest
 
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
-from executors.matching import cut_as_states
 from executors.mindspore.messages import promised
 from executors.reference import given_tensors
 from executors.values import numbers
@@ -16,7 +15,6 @@ from executors.verdict import Verdict, verify
 from exporters import jax, torch
 from exporters.mindspore.checkpoint import strategy_checkpoint
 from ir.plan import Plan
-from ir.plan_enums import Cause
 from ir.plan_file import plan_from_json, plan_to_json
 from ir.plan_slicing import plan_slicing
 from planner.repricing.planned_choice import lowered_plan, priced
@@ -104,20 +102,6 @@ def test_it_computes_what_the_whole_model_does_with_the_messages_listed(
     verdict = verdict_on(plan)
     assert not verdict.mismatches
     assert verdict.passed
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("target", ["generic", "mindspore"])
-def test_weights_that_rest_as_their_states_do_send_the_same(target: str, seed: int) -> None:
-    plan = drawn(target, seed)
-    own = cut_as_states(plan)
-    assert not any(item.cause == Cause.UPDATED_PARAMETERS for item in own.collectives)
-    assert sum(c.nbytes for c in own.collectives) == sum(c.nbytes for c in plan.collectives)
-    for before, after in zip(plan.parameters, own.parameters, strict=True):
-        assert after.layout == (before.states or before.layout)
-    verdict = verdict_on(own)
-    assert {m.sent for m in verdict.mismatches} <= {"gathered again"}
-    assert max(output.error for output in verdict.outputs) <= verdict.tolerance
 
 
 def test_mindspore_shares_the_weights_with_their_states() -> None:
