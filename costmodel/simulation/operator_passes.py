@@ -96,7 +96,8 @@ class OperatorPasses:
         """Operator by operator; parameters that the step before has updated travel beside it."""
         own, device = self.stage.operators[each.chunk], self.device
         needs = [device.last] if device.last >= 0 else []
-        marker = device.graph.add("", Activity("barrier"), 0.0, (), needs)
+        # On the stream of kernels: none runs before what the stage before sends is there.
+        marker = device.graph.add("", Activity("barrier"), 0.0, (device.compute,), needs)
         plan = _pass_of(own.micro, backward=False)
         collectives = (*plan.collectives, *self._updated(each.chunk))
         self.tasks.take(replace(plan, collectives=collectives))

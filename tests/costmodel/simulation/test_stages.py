@@ -16,6 +16,7 @@ from costmodel.simulation.plan_simulation import simulate_plan
 from costmodel.simulation.plan_step import plan_step
 from costmodel.simulation.result import Simulation, SimulationError
 from costmodel.simulation.step_in_order import in_order_s, in_turn_s
+from costmodel.simulation.task_graph import COMPUTE
 from costmodel.simulation.trace import trace_json
 from costmodel.simulation.variation import Distribution, Variation
 from ir.plan import Pipeline, Plan
@@ -195,6 +196,32 @@ def test_overlap_shortens_the_step_and_hides_gradients(contention: Contention) -
     assert sum(c.hidden_s for c in sent) > 0
     assert any(c.kind == "point_to_point" for c in found.account.communication)
     assert found.step_s > busy
+
+
+@pytest.mark.parametrize("zero", ["0", "1", "2", "3"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Configuration(4, 4, 1),
+        Configuration(4, 4, 6),
+        Configuration(2, 4, 2, 2),
+        Configuration(3, 4, 4, sizes=(2, 4, 2)),
+    ],
+    ids=str,
+)
+def test_a_stage_computes_nothing_before_its_first_micro_batch_comes(
+    shape: Configuration, zero: str
+) -> None:
+    """Also where parameters that the step before has updated travel beside it."""
+    timeline = simulate_plan(drawn(shape, 1, zero), Effects()).timeline
+    graph = timeline.graph
+    computing = [number for number, name in enumerate(graph.stream_names) if name == COMPUTE]
+    for stage, stream in enumerate(computing):
+        own = [t for t, used in enumerate(graph.streams) if stream in used and graph.seconds[t]]
+        begun_s = min(float(timeline.start_s[task]) for task in own)
+        sent = [t for t, label in enumerate(graph.labels) if label == f"F0 to stage {stage}"]
+        assert len(sent) == (stage > 0)
+        assert all(begun_s >= timeline.end_s[task] for task in sent)
 
 
 def test_a_part_of_the_machine_counts_by_its_devices() -> None:
