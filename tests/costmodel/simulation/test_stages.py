@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodel.plan_overlap import software_of
 from costmodel.schedules.closed_form import pipeline_time_s
 from costmodel.simulation.effects import Contention, Effects
 from costmodel.simulation.plan_simulation import simulate_plan
@@ -24,7 +25,8 @@ from ir.plan_enums import Cause
 from ir.plan_stages import part_times, retimed, stage_times
 from planner.pipeline.space import Configuration
 from planner.repricing.other_machine import repriced
-from planner.request import RequestError
+from planner.request import RequestError, SearchRequest
+from planner.search import search
 from tests.builders import mlp
 from tests.executors.drawn_stages import drawn_stages
 from tests.executors.test_pipeline import tied
@@ -222,6 +224,23 @@ def test_a_stage_computes_nothing_before_its_first_micro_batch_comes(
         sent = [t for t, label in enumerate(graph.labels) if label == f"F0 to stage {stage}"]
         assert len(sent) == (stage > 0)
         assert all(begun_s >= timeline.end_s[task] for task in sent)
+
+
+@pytest.mark.parametrize("zero", ["0", "1"])
+@pytest.mark.parametrize("interleave", ["1", "2"])
+def test_what_shows_of_messages_holds_up_all_stages_at_the_same_time(
+    interleave: str, zero: str
+) -> None:
+    """So overlap is no slower than all messages in turn, however little of them hides."""
+    asked = SearchRequest(
+        global_batch=16, micro_batch="4", pipeline="4", interleave=interleave, zero=zero,
+        degrees=(("dp", 2),), target="torch", profile="fsdp",
+    )  # fmt: skip
+    plan = search(mlp(16, 8, 512, 1024), named_cluster("atlas-800t-a2", 8), asked)
+    assert software_of(plan).sync_shown > 0.5
+    assert all(stage.sync_s > 0 for stage in pipeline(plan).stages)
+    found = simulate_plan(plan, Effects(contention=Contention.NONE)).step_s
+    assert found <= alone(plan).step_s * (1 + CLOSE)
 
 
 def test_a_part_of_the_machine_counts_by_its_devices() -> None:
