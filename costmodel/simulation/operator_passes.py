@@ -3,6 +3,11 @@
 A pass runs as one task, made of what its operators and messages take when they run by themselves,
 event by event. The last backward pass runs operator by operator: beside it travel the gradients
 that are complete with it. A plan without stages runs operator by operator throughout.
+
+What is sent once in a step holds up kernels by the share of it that shows. All stages do so at the
+same time, before their first pass and behind their last one, and not in turn in the passes that
+other stages wait for.
+Source: Megatron-LM, `--align-param-gather` and `--align-grad-reduce`, its defaults.
 """
 
 from __future__ import annotations
@@ -60,8 +65,23 @@ class OperatorPasses:
     def joins(self) -> dict[int, tuple[int, ...]]:
         return self.pass_joins | self.tasks.joins
 
-    def begin(self, order: Order) -> None:
-        """Any order will do."""
+    def begin(self, order: Order) -> None:  # noqa: ARG002
+        """Before all passes comes what shows of gathers of parameters that the step before has
+        updated.
+        """
+        if self.overlap and not self.step.is_single:
+            self._showing("updated parameters", Cause.UPDATED_PARAMETERS)
+
+    def _showing(self, label: str, cause: Cause) -> None:
+        """The share that shows of messages of all chunks that run once in a step."""
+        spans = []
+        for chunk, own in enumerate(self.stage.operators):
+            for item in self._once(chunk, cause):
+                share = self.tasks.shown_share(item, own.micro.graph.tensors[item.tensor])
+                activity = Activity(item.cause, item.kind, item.tier)
+                spans.append(Span(activity, share * item.time_s))
+        if any(span.seconds for span in spans):
+            self.device.run(label, fuse(spans))
 
     def run(self, passes: Sequence[Pass]) -> list[Ends]:
         run = self._operators if self.step.is_single else self._pass
@@ -89,17 +109,20 @@ class OperatorPasses:
 
     def _updated(self, chunk: int) -> tuple[PlannedCollective, ...]:
         """What brings parts of parameters together that the step before has updated."""
-        once = self.stage.operators[chunk].once
-        return tuple(item for item in once if item.cause == Cause.UPDATED_PARAMETERS)
+        return self._once(chunk, Cause.UPDATED_PARAMETERS)
+
+    def _once(self, chunk: int, cause: Cause) -> tuple[PlannedCollective, ...]:
+        return tuple(i for i in self.stage.operators[chunk].once if i.cause == cause)
 
     def _first_forward(self, each: Pass) -> Ends:
         """Operator by operator; parameters that the step before has updated travel beside it."""
         own, device = self.stage.operators[each.chunk], self.device
         needs = [device.last] if device.last >= 0 else []
-        marker = device.graph.add("", Activity("barrier"), 0.0, (), needs)
+        # On the stream of kernels: none runs before what the stage before sends is there.
+        marker = device.graph.add("", Activity("barrier"), 0.0, (device.compute,), needs)
         plan = _pass_of(own.micro, backward=False)
-        collectives = (*plan.collectives, *self._updated(each.chunk))
-        self.tasks.take(replace(plan, collectives=collectives))
+        updated = self._updated(each.chunk)
+        self.tasks.take(replace(plan, collectives=(*plan.collectives, *updated)), updated)
         self.tasks.forward_pass(own.leaving)
         last = device.last if device.last >= 0 else marker
         left = frozenset[int]().union(*(self.tasks.ready.get(n, frozenset()) for n in own.leaving))
@@ -109,7 +132,7 @@ class OperatorPasses:
         """Operator by operator; gradients that are complete travel beside it."""
         own, device = self.stage.operators[each.chunk], self.device
         marker = device.graph.add("", Activity("barrier"), 0.0, (), [device.last])
-        self.tasks.take(_last_pass(own))
+        self.tasks.take(_last_pass(own), self._once(each.chunk, Cause.GRADIENT_SYNC))
         self.tasks.backward_pass(own.leaving, own.received, frozenset([marker]))
         handed = frozenset[int]().union(*(self.tasks.gradient[name] for name in own.received))
         last = device.last
@@ -117,11 +140,15 @@ class OperatorPasses:
         return Ends(marker, last, sorted(handed) or [last])
 
     def end(self) -> None:
-        """Without overlap gradients are reduced when all passes are over."""
-        if self.overlap or self.step.is_single:
+        """Behind all passes comes what shows of the gradients; all of them without overlap."""
+        if self.step.is_single:
+            return
+        if self.overlap:
+            self._showing("gradients", Cause.GRADIENT_SYNC)
+            self.complete = [needs | {self.device.last} for needs in self.complete]
             return
         for chunk, own in enumerate(self.stage.operators):
-            items = [i for i in own.once if i.cause == Cause.GRADIENT_SYNC]
+            items = self._once(chunk, Cause.GRADIENT_SYNC)
             total = sum(i.time_s for i in items)
             alone = self._alone(_last_pass(own))
             alone.backward_pass(own.leaving, own.received)

@@ -19,6 +19,7 @@ from costmodel.simulation.ring_attention import ring_operands
 from costmodel.simulation.stage_tasks import Device, Tasks
 from costmodel.simulation.task_graph import Activity, Use
 from costmodel.software import SoftwareProfile
+from ir.graph import Tensor
 from ir.plan import LEAVES, Plan, PlannedCollective, PlannedOperator
 from ir.plan_enums import Cause
 from topology.cluster import Cluster
@@ -63,6 +64,8 @@ class OperatorTasks:
     gathers: Gathers = field(init=False)
     round: frozenset[tuple[str, int]] = field(init=False)
     """Keys and values that go round, by operator and operand."""
+    apart: frozenset[PlannedCollective] = frozenset()
+    """Messages whose share that shows somebody else adds."""
     syncs: dict[int, list[tuple[Unit, ...]]] = field(default_factory=dict)
     """Buckets of gradients by the place of the operator that makes the last member."""
 
@@ -82,9 +85,14 @@ class OperatorTasks:
         for bucket in bucketed(self.index.syncs(), self.device.effects):
             self.syncs.setdefault(bucket[-1].operator, []).append(bucket)
 
-    def take(self, plan: Plan) -> None:
-        """Go on with another pass of the same operators."""
-        self.plan, self.index = plan, PlanIndex(plan)
+    def take(self, plan: Plan, apart: Iterable[PlannedCollective] = ()) -> None:
+        """Go on with another pass of the same operators.
+
+        Args:
+            plan: with the messages of the pass.
+            apart: messages whose share that shows is not in the way of the pass.
+        """
+        self.plan, self.index, self.apart = plan, PlanIndex(plan), frozenset(apart)
         for known in (self.ready, self.gradient, self.forward_done, self.remade):
             known.clear()
         self._expect()
@@ -159,14 +167,26 @@ class OperatorTasks:
         if cause not in BESIDE:
             return task.needs, 1.0 - software.tensor_hidden
         tensors = self.plan.graph.tensors
-        shown = software.gathers_shown if cause == Cause.PARAMETER_GATHER else software.sync_shown
+        shares = [self.shown_share(item, tensors[item.tensor]) for item in items]
         whole_s = sum(item.time_s for item in items)
-        if not shown or not whole_s:
+        shown_s = [s * item.time_s for s, item in zip(shares, items, strict=True)]
+        if not sum(shown_s):
             return task.needs, 1.0
-        shown *= sum(item.time_s for item in items if hides(tensors[item.tensor])) / whole_s
-        streams, seconds = (self.device.compute,), shown * task.seconds
+        left = 1.0 - sum(shown_s) / whole_s
+        pairs = zip(shown_s, items, strict=True)
+        held_s = sum(own for own, item in pairs if item not in self.apart)
+        if not held_s:
+            return task.needs, left
+        streams, seconds = (self.device.compute,), held_s / whole_s * task.seconds
         held = self.device.graph.add(task.label, task.activity, seconds, streams, task.needs)
-        return (held,), 1.0 - shown
+        return (held,), left
+
+    def shown_share(self, item: PlannedCollective, parameter: Tensor) -> float:
+        """Share of a message of a parameter that shows though computation would hide it."""
+        if not hides(parameter):
+            return 0.0
+        gathers = item.cause == Cause.PARAMETER_GATHER
+        return self.software.gathers_shown if gathers else self.software.sync_shown
 
     def _uses(self, kind: str, nbytes: float, axes: tuple[int, ...]) -> tuple[Use, ...]:
         """What a collective shares with others that run at the same time."""

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodel.plan_overlap import software_of
 from costmodel.schedules.closed_form import pipeline_time_s
 from costmodel.simulation.effects import Contention, Effects
 from costmodel.simulation.plan_simulation import simulate_plan
 from costmodel.simulation.plan_step import plan_step
 from costmodel.simulation.result import Simulation, SimulationError
 from costmodel.simulation.step_in_order import in_order_s, in_turn_s
+from costmodel.simulation.task_graph import COMPUTE
 from costmodel.simulation.trace import trace_json
 from costmodel.simulation.variation import Distribution, Variation
 from ir.plan import Pipeline, Plan
@@ -23,7 +25,8 @@ from ir.plan_enums import Cause
 from ir.plan_stages import part_times, retimed, stage_times
 from planner.pipeline.space import Configuration
 from planner.repricing.other_machine import repriced
-from planner.request import RequestError
+from planner.request import RequestError, SearchRequest
+from planner.search import search
 from tests.builders import mlp
 from tests.executors.drawn_stages import drawn_stages
 from tests.executors.test_pipeline import tied
@@ -195,6 +198,49 @@ def test_overlap_shortens_the_step_and_hides_gradients(contention: Contention) -
     assert sum(c.hidden_s for c in sent) > 0
     assert any(c.kind == "point_to_point" for c in found.account.communication)
     assert found.step_s > busy
+
+
+@pytest.mark.parametrize("zero", ["0", "1", "2", "3"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Configuration(4, 4, 1),
+        Configuration(4, 4, 6),
+        Configuration(2, 4, 2, 2),
+        Configuration(3, 4, 4, sizes=(2, 4, 2)),
+    ],
+    ids=str,
+)
+def test_a_stage_computes_nothing_before_its_first_micro_batch_comes(
+    shape: Configuration, zero: str
+) -> None:
+    """Also where parameters that the step before has updated travel beside it."""
+    timeline = simulate_plan(drawn(shape, 1, zero), Effects()).timeline
+    graph = timeline.graph
+    computing = [number for number, name in enumerate(graph.stream_names) if name == COMPUTE]
+    for stage, stream in enumerate(computing):
+        own = [t for t, used in enumerate(graph.streams) if stream in used and graph.seconds[t]]
+        begun_s = min(float(timeline.start_s[task]) for task in own)
+        sent = [t for t, label in enumerate(graph.labels) if label == f"F0 to stage {stage}"]
+        assert len(sent) == (stage > 0)
+        assert all(begun_s >= timeline.end_s[task] for task in sent)
+
+
+@pytest.mark.parametrize("zero", ["0", "1"])
+@pytest.mark.parametrize("interleave", ["1", "2"])
+def test_what_shows_of_messages_holds_up_all_stages_at_the_same_time(
+    interleave: str, zero: str
+) -> None:
+    """So overlap is no slower than all messages in turn, however little of them hides."""
+    asked = SearchRequest(
+        global_batch=16, micro_batch="4", pipeline="4", interleave=interleave, zero=zero,
+        degrees=(("dp", 2),), target="torch", profile="fsdp",
+    )  # fmt: skip
+    plan = search(mlp(16, 8, 512, 1024), named_cluster("atlas-800t-a2", 8), asked)
+    assert software_of(plan).sync_shown > 0.5
+    assert all(stage.sync_s > 0 for stage in pipeline(plan).stages)
+    found = simulate_plan(plan, Effects(contention=Contention.NONE)).step_s
+    assert found <= alone(plan).step_s * (1 + CLOSE)
 
 
 def test_a_part_of_the_machine_counts_by_its_devices() -> None:
