@@ -328,5 +328,5 @@ def late_of(step: LocalStep, syncs: Mapping[str, Sync], micro_batches: int) -> L
 
 
 def _filed_hop(tensor: Tensor, hop: Hop) -> Hop:
-    ends = (filed_layout(tensor, each) for each in (hop.before, hop.after))
-    return Hop(hop.kind, hop.axes, *ends, hop.elements)
+    before, after = (filed_layout(tensor, each) for each in (hop.before, hop.after))
+    return Hop(hop.kind, hop.axes, before, after, hop.elements)
