@@ -38,7 +38,8 @@ NODE = """() => {
   const box = canvas.getBoundingClientRect();
   for (let y = box.top; y < box.bottom; y += 5)
     for (let x = box.left; x < box.right; x += 5) {
-      canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y, bubbles: true }));
+      const told = { clientX: x, clientY: y, bubbles: true };
+      canvas.dispatchEvent(new PointerEvent("pointermove", told));
       if (canvas.style.cursor === "pointer") return [x, y];
     }
   throw new Error("no node on the canvas");
