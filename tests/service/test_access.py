@@ -159,20 +159,23 @@ def _listen(client: TestClient, owner: dict[str, str]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("limit", "least", "use"),
+    ("limit", "one", "use"),
     [("kept_bytes", 50, _keep), ("waiting_jobs", 1, _wait), ("requests_per_minute", 1, _read),
      ("streams_per_owner", 1, _listen)],
 )  # fmt: skip
+@pytest.mark.parametrize("most", [1, 2])
 def test_what_one_owner_uses_up_is_not_taken_from_another(
-    settings: Settings, limit: str, least: int, use: Callable[[TestClient, dict[str, str]], int]
+    settings: Settings,
+    limit: str,
+    one: int,
+    most: int,
+    use: Callable[[TestClient, dict[str, str]], int],
 ) -> None:
-    """Two of all that is used fit into a quota, and four of them would not: each has one of his own."""
-    for most, good in ((least, False), (2 * least, True)):
-        limits = replace(LIMITS, **{limit: most})
-        with made(settings, tokens=TOKENS, limits=limits) as client:
-            before = {name: use(client, owner) for name, owner in (("ann", ANN), ("bob", BOB))}
-        assert before["ann"] == before["bob"]
-        assert (before["ann"] < 400) == good
+    """A quota of two takes two of each owner, though four of both; that of one refuses both."""
+    limits = replace(LIMITS, **{limit: most * one})
+    with made(settings, tokens=TOKENS, limits=limits) as client:
+        found = [use(client, owner) for owner in (ANN, BOB)]
+    assert [status < 400 for status in found] == [most == 2] * 2
 
 
 def test_the_page_is_sent_packed_and_its_pieces_are_kept(
