@@ -26,6 +26,8 @@ from service.store.engine import open_engine
 from service.store.items import Items
 from service.store.jobs import Jobs
 from service.streams import Streams
+from service.views.cache import ViewCache
+from service.views.ready import Readiness
 from service.views.routes import router as views_router
 from service.visible import VisibleStore
 from service.work.supervisor import Supervisor
@@ -58,6 +60,7 @@ def create_app(settings: Settings) -> FastAPI:
     state.figures = Figures(state.jobs, state.streams)
     state.supervisor = Supervisor(settings)
     state.uploads = Counter[str]()
+    state.views = ViewCache()
     add_fault_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
@@ -71,13 +74,15 @@ def create_app(settings: Settings) -> FastAPI:
 @asynccontextmanager
 async def _alive(app: FastAPI) -> AsyncIterator[None]:
     app.state.supervisor.start()
-    streams = asyncio.create_task(app.state.streams.run())
+    ready = Readiness(app.state.items, app.state.views)
+    running = [asyncio.create_task(each.run()) for each in (app.state.streams, ready)]
     try:
         yield
     finally:
-        streams.cancel()
-        with suppress(asyncio.CancelledError):
-            await streams
+        for task in running:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         await asyncio.to_thread(app.state.supervisor.stop)
         app.state.engine.dispose()
 

@@ -166,6 +166,17 @@ class Items:
             ).all()
         return [item_of(row) for row in rows]
 
+    def newest_plan(self, since_s: float) -> tuple[str, Item] | None:
+        """The owner's name and the item of the plan that came last of all, if it came later."""
+        plans = items.c.kind == "plan"
+        with reading(self._engine) as connection:
+            made_s = connection.execute(select(func.max(items.c.created_at)).where(plans)).scalar()
+            if made_s is None or made_s <= since_s:
+                return None
+            last = select(items).where(plans, items.c.created_at == made_s).limit(1)
+            row = connection.execute(last).first()
+        return None if row is None else (row.owner, item_of(row))
+
 
 def _named(owner: str, item_id: str, kind: str) -> ColumnElement[bool]:
     return and_(items.c.owner == owner, items.c.id == item_id, items.c.kind == kind)

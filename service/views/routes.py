@@ -67,10 +67,7 @@ class Views:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        state = request.app.state
-        if not hasattr(state, "views"):
-            state.views = ViewCache()
-        self._cache: ViewCache = state.views
+        self._cache: ViewCache = request.app.state.views
 
     def plan(self, plan_id: str) -> Plan:
         """The plan, if the asker has it."""

@@ -5,7 +5,7 @@ import { build } from "esbuild";
 
 const here = import.meta.dirname;
 const out = process.argv[2];
-const shipped = ["preact", "sigma", "graphology", "graphology-utils", "events", "echarts", "zrender", "tslib"];
+const shipped = ["preact", "echarts", "zrender", "tslib"];
 
 function licences() {
   return shipped.map((name) => {

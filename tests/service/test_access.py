@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from service.access import Rate
+from service.access import Rate, RefusedError
 from service.app import create_app
 from service.settings import LOOPBACK, Limits, Settings
 from service.store.items import NewItem
@@ -133,6 +133,49 @@ def test_uploads_of_one_owner_do_not_hold_up_another(settings: Settings) -> None
         assert client.post(path, content=b"a", headers=ANN).status_code == 429
         assert client.post(path, content=b"a", headers=BOB).status_code == 201
         assert uploads == {"ann": 1, "bob": 0}
+
+
+def _keep(client: TestClient, owner: dict[str, str]) -> int:
+    files = [client.post(f"/v1/models?name={n}.onnx", content=b"a" * 40, headers=owner)
+             for n in "ab"]  # fmt: skip
+    return files[-1].status_code
+
+
+def _wait(client: TestClient, owner: dict[str, str]) -> int:
+    bodies = [{"model": "gpt2", "options": {"devices": 8, "batch": batch}} for batch in (32, 64)]
+    return [client.post("/v1/searches", json=b, headers=owner) for b in bodies][-1].status_code
+
+
+def _read(client: TestClient, owner: dict[str, str]) -> int:
+    return [client.get("/v1/plans", headers=owner) for _ in range(2)][-1].status_code
+
+
+def _listen(client: TestClient, owner: dict[str, str]) -> int:
+    name = "ann" if owner is ANN else "bob"
+    try:
+        return len([client.app.state.streams.place(name) for _ in range(2)])  # type: ignore[attr-defined]
+    except RefusedError as refused:
+        return refused.status
+
+
+@pytest.mark.parametrize(
+    ("limit", "one", "use"),
+    [("kept_bytes", 50, _keep), ("waiting_jobs", 1, _wait), ("requests_per_minute", 1, _read),
+     ("streams_per_owner", 1, _listen)],
+)  # fmt: skip
+@pytest.mark.parametrize("most", [1, 2])
+def test_what_one_owner_uses_up_is_not_taken_from_another(
+    settings: Settings,
+    limit: str,
+    one: int,
+    most: int,
+    use: Callable[[TestClient, dict[str, str]], int],
+) -> None:
+    """A quota of two takes two of each owner, though four of both; that of one refuses both."""
+    limits = replace(LIMITS, **{limit: most * one})
+    with made(settings, tokens=TOKENS, limits=limits) as client:
+        found = [use(client, owner) for owner in (ANN, BOB)]
+    assert [status < 400 for status in found] == [most == 2] * 2
 
 
 def test_the_page_is_sent_packed_and_its_pieces_are_kept(

@@ -33,7 +33,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_has_no_inline_script(built_pa
 
 def test_every_library_in_the_bundle_comes_with_its_licence(built_page: Path) -> None:
     text = (built_page / "LICENCES.txt").read_text()
-    for name in ("preact", "sigma", "graphology", "echarts", "zrender"):
+    for name in ("preact", "echarts", "zrender"):
         found = rf"^{name} [\d.]+ \((MIT|Apache-2.0|BSD-3-Clause|0BSD)\)$"
         assert re.search(found, text, re.MULTILINE)
 

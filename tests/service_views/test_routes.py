@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from ir.plan_file import plan_to_json
 from planner.requests.errors import UserError
 from service.store.items import Item, NotFoundError
+from service.views.cache import ViewCache
 from service.views.routes import PLAIN_VIEWS, router
 from tests.service_views.plans_of import plan_of
 
@@ -53,6 +54,7 @@ class Store:
 def client() -> TestClient:
     app = FastAPI()
     app.state.store = Store()
+    app.state.views = ViewCache()
     app.include_router(router)
 
     @app.exception_handler(UserError)

@@ -33,6 +33,18 @@ SCREENSHOTS = ROOT / "build" / "screenshots"
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 LONG_MS = 120_000
 SIZES = {1440: 900, 390: 844}
+NODE = """() => {
+  const canvas = document.querySelector(".drawn canvas");
+  const box = canvas.getBoundingClientRect();
+  for (let y = box.top; y < box.bottom; y += 5)
+    for (let x = box.left; x < box.right; x += 5) {
+      const told = { clientX: x, clientY: y, bubbles: true };
+      canvas.dispatchEvent(new PointerEvent("pointermove", told));
+      if (canvas.style.cursor === "pointer") return [x, y];
+    }
+  throw new Error("no node on the canvas");
+}"""
+"""A place on the screen where the hand is shown that a click would choose something."""
 VIEWS = ("overview", "graph", "operators", "timeline", "memory", "cluster", "whatif", "export")
 
 pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="no chromium")
@@ -158,11 +170,50 @@ def test_a_click_on_a_node_chooses_it(
     seen = opened(browser, server)
     page = seen.page
     page.goto(f"/#/plans/{plans[0]}/graph")
-    page.locator("canvas.sigma-nodes, canvas.sigma-mouse").first.wait_for()
+    canvas = page.locator(".drawn canvas")
+    canvas.wait_for()
+    page.mouse.click(*page.evaluate(NODE))
+    page.wait_for_url(lambda url: "op=" in url or "open=" in url)
+    page.goto(f"/#/plans/{plans[0]}/graph")
     page.get_by_role("searchbox").fill("linear")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Why", exact=True)).to_be_visible()
     assert "op=" in page.url
+    assert not seen.faults
+
+
+def test_the_graph_is_dragged_zoomed_and_shown_whole_again(
+    browser: Browser, server: Server, plans: tuple[str, str]
+) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.goto(f"/#/plans/{plans[0]}/graph")
+    canvas = page.locator(".drawn canvas")
+    canvas.wait_for()
+    page.wait_for_timeout(500)
+    pictures = [canvas.screenshot()]
+    box = canvas.bounding_box()
+    assert box is not None
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(*middle)
+    page.mouse.down()
+    page.mouse.move(middle[0] + 120, middle[1] + 60, steps=4)
+    page.mouse.up()
+    assert "op=" not in page.url, "a drag is no click"
+    page.mouse.move(box["x"] + 3, box["y"] + 3)
+    page.wait_for_timeout(500)
+    pictures.append(canvas.screenshot())
+    page.mouse.move(*middle)
+    page.mouse.wheel(0, -100)
+    page.mouse.move(box["x"] + 3, box["y"] + 3)
+    page.wait_for_timeout(500)
+    pictures.append(canvas.screenshot())
+    assert len(set(pictures)) == 3
+    page.get_by_role("application").focus()
+    page.keyboard.press("0")
+    page.wait_for_timeout(500)
+    page.evaluate("document.activeElement.blur()")
+    assert canvas.screenshot() == pictures[0]
     assert not seen.faults
 
 

@@ -1,7 +1,5 @@
-// The graph as sigma wants it.
-import Graph from "graphology";
-import Sigma from "sigma";
-import { EdgeArrowProgram, EdgeLineProgram, drawDiscNodeLabel } from "sigma/rendering";
+// The operator graph on one canvas: WebGL without a GPU costs five times as much for each redraw.
+import { Camera, follow, type Box } from "./camera";
 import { colour } from "./theme";
 import type { GraphView } from "./types";
 
@@ -15,107 +13,296 @@ export interface Drawn {
 
 const FEW = 400;
 /** Shapes are written on edges where the picture is at least so close. */
-const CLOSE = 0.35;
+const CLOSE = 2.8;
+/** So many edges are drawn while a hand moves the picture; more are drawn once it rests. */
+const MOST_MOVING = 1500;
+const RESTS_MS = 160;
+const FONT = "11px system-ui, sans-serif";
+const SMALL = "10px system-ui, sans-serif";
+/** A letter and a line take so much room; a name without it waits until the picture is closer. */
+const [LETTER, LINE] = [6.3, 15];
+/** Nodes so small are squares. */
+const ROUND_PX = 2.2;
 
-export function draw(place: HTMLElement, view: GraphView, colours: string[], open: (name: string) => void): Drawn {
-  const graph = build(view, colours);
+/** What the picture is made of, by the numbers of nodes. */
+interface Scene {
+  x: number[];
+  y: number[];
+  size: number[];
+  label: string[];
+  into: number[][];
+  out: number[][];
+  at: Map<string, number>;
+  few: boolean;
+  /** Every node has its name on it, however far the picture is. */
+  named: boolean;
+}
+
+function sceneOf(view: GraphView): Scene {
+  const { nodes } = view;
+  const most = Math.max(...nodes.time_s, 1e-300);
   const few = view.count <= FEW;
-  let chosen = "";
-  let near = new Set<string>();
-  let close = false;
-  const sigma = new Sigma(graph, place, {
-    allowInvalidContainer: true,
-    autoRescale: true,
-    defaultDrawNodeHover: drawDiscNodeLabel,
-    defaultEdgeType: few ? "arrow" : "line",
-    edgeProgramClasses: { arrow: EdgeArrowProgram, line: EdgeLineProgram },
-    itemSizesReference: "positions",
-    labelColor: { attribute: "labelColour", color: colour("text") },
-    labelDensity: few ? 4 : 0.6,
-    renderEdgeLabels: few,
-    edgeLabelColor: { color: colour("soft") },
-    edgeLabelFont: "system-ui, sans-serif",
-    edgeLabelSize: 10,
-    labelFont: "system-ui, sans-serif",
-    labelRenderedSizeThreshold: few ? 3 : 9,
-    labelSize: 11,
-    maxCameraRatio: 2,
-    minCameraRatio: 0.004,
-    stagePadding: few ? Math.min(90, place.clientWidth / 9) : 24,
-    zIndex: true,
-    zoomToSizeRatioFunction: (ratio) => ratio,
-    nodeReducer: (name, data) => {
-      if (name === chosen) return { ...data, size: data.size * 1.35, forceLabel: true, zIndex: 2, color: colour("c4") };
-      return chosen && near.has(name) ? { ...data, forceLabel: true, zIndex: 1 } : data;
-    },
-    edgeReducer: (edge, data) => {
-      const isNear = chosen !== "" && graph.hasNode(chosen) && graph.hasExtremity(edge, chosen);
-      if (isNear) return { ...data, color: colour("c4"), zIndex: 1, label: data.shape, forceLabel: true };
-      return { ...data, color: colour("strong-line"), label: close ? data.shape : "" };
-    },
-  });
-  sigma.on("clickNode", ({ node }) => {
-    if (!node.startsWith(BLOCK)) open(node);
-  });
-  const camera = sigma.getCamera();
-  camera.on("updated", ({ ratio }) => {
-    if (few && ratio < CLOSE !== close) {
-      close = !close;
-      sigma.refresh({ skipIndexation: true });
-    }
-  });
+  const into: number[][] = nodes.name.map(() => []);
+  const out: number[][] = nodes.name.map(() => []);
+  for (const [source, target] of view.edges) {
+    out[source]!.push(target);
+    into[target]!.push(source);
+  }
   return {
-    choose(name) {
-      chosen = name;
-      near = new Set(graph.hasNode(name) ? graph.neighbors(name) : []);
-      sigma.refresh();
-      if (graph.hasNode(name) && !few) {
-        const { x, y } = sigma.getNodeDisplayData(name)!;
-        void camera.animate({ x, y, ratio: Math.min(camera.getState().ratio, 0.12) }, { duration: 250 });
-      }
-    },
-    recolour(next) {
-      view.nodes.name.forEach((name, i) => graph.setNodeAttribute(name, "color", next[i]));
-      sigma.setSetting("labelColor", { attribute: "labelColour", color: colour("text") });
-      sigma.refresh();
-    },
-    neighbour(name, step) {
-      if (!graph.hasNode(name)) return view.nodes.name[0];
-      if (step === "up") return graph.inNeighbors(name)[0];
-      if (step === "down") return graph.outNeighbors(name)[0];
-      return view.nodes.name[view.nodes.name.indexOf(name) + (step === "right" ? 1 : -1)];
-    },
-    zoom(factor) {
-      if (factor === 0) void camera.animatedReset({ duration: 200 });
-      else void camera.animate({ ratio: camera.getState().ratio * factor }, { duration: 120 });
-    },
-    close: () => sigma.kill(),
+    x: nodes.x, y: nodes.y, into, out, few, named: few && view.level === "folded",
+    size: nodes.time_s.map((time_s) => (few ? 0.17 : 0.32) + 0.17 * Math.sqrt(time_s / most)),
+    label: nodes.label.map((label) => nodes.labels[label]!),
+    at: new Map(nodes.name.map((name, i) => [name, i])),
   };
 }
 
-const BLOCK = "\0block ";
+function boxOf(scene: Scene): Box {
+  const least = (values: number[]) => values.reduce((a, b) => Math.min(a, b), Infinity);
+  const most = (values: number[]) => values.reduce((a, b) => Math.max(a, b), -Infinity);
+  return { left: least(scene.x), right: most(scene.x), top: least(scene.y), bottom: most(scene.y) };
+}
 
-function build(view: GraphView, colours: string[]): Graph {
-  const graph = new Graph({ type: "directed", multi: false, allowSelfLoops: false });
-  const { nodes } = view;
-  const most = Math.max(...nodes.time_s, 1e-300);
-  const least = view.count <= FEW ? 0.17 : 0.32;
-  nodes.name.forEach((name, i) => {
-    const label = nodes.labels[nodes.label[i]!];
-    graph.addNode(name, {
-      x: nodes.x[i], y: -nodes.y[i]!, color: colours[i], label, forceLabel: view.count <= FEW && view.level === "folded",
-      size: least + 0.17 * Math.sqrt(nodes.time_s[i]! / most),
+export function draw(place: HTMLElement, view: GraphView, colours: string[], open: (name: string) => void): Drawn {
+  const scene = sceneOf(view);
+  const canvas = document.createElement("canvas");
+  place.append(canvas);
+  const camera = new Camera(boxOf(scene), (width) => (scene.few ? Math.min(90, width / 9) : 24));
+  const picture = new Picture(canvas.getContext("2d", { alpha: false })!, view, scene, camera, colours);
+  const found = (x: number, y: number) => nodeAt(scene, camera, x, y);
+  const stop = follow(canvas, camera, {
+    changed: () => picture.moved(),
+    click: (x, y) => {
+      const hit = found(x, y);
+      if (hit !== undefined) open(view.nodes.name[hit]!);
+    },
+    over: (x, y) => {
+      const hit = found(x, y);
+      canvas.style.cursor = hit === undefined ? "" : "pointer";
+      if (hit !== picture.hovered) {
+        picture.hovered = hit;
+        picture.ask();
+      }
+    },
+  });
+  const fit = () => {
+    camera.resize(Math.max(1, place.clientWidth), Math.max(1, place.clientHeight));
+    canvas.width = camera.width * devicePixelRatio;
+    canvas.height = camera.height * devicePixelRatio;
+    picture.now();
+  };
+  fit();
+  const resized = new ResizeObserver(fit);
+  resized.observe(place);
+  return {
+    choose(name) {
+      picture.chosen = scene.at.get(name);
+      if (picture.chosen !== undefined && !scene.few) {
+        camera.zoomAt(Math.max(1, 8 / camera.zoom));
+        camera.centre(scene.x[picture.chosen]!, scene.y[picture.chosen]!);
+      }
+      picture.ask();
+    },
+    recolour: (next) => picture.recolour(next),
+    neighbour(name, step) {
+      const { name: names } = view.nodes;
+      const here = scene.at.get(name);
+      if (here === undefined) return names[0];
+      const next = { up: scene.into[here]![0], down: scene.out[here]![0], left: here - 1, right: here + 1 }[step];
+      return next === undefined ? undefined : names[next];
+    },
+    zoom(factor) {
+      if (factor === 0) camera.reset();
+      else camera.zoomAt(1 / factor);
+      picture.moved();
+    },
+    close() {
+      stop();
+      resized.disconnect();
+      picture.close();
+      canvas.remove();
+    },
+  };
+}
+
+/** The node under a point of the screen, or close to it. */
+function nodeAt(scene: Scene, camera: Camera, x: number, y: number): number | undefined {
+  const [own_x, own_y] = camera.at(x, y);
+  let [best, least] = [undefined as number | undefined, Infinity];
+  for (let i = 0; i < scene.x.length; i += 1) {
+    const far = Math.hypot(scene.x[i]! - own_x, scene.y[i]! - own_y);
+    if (far < least && far <= Math.max(scene.size[i]!, 5 / camera.scale)) [best, least] = [i, far];
+  }
+  return best;
+}
+
+class Picture {
+  chosen: number | undefined;
+  hovered: number | undefined;
+  private groups = new Map<string, number[]>();
+  private frame = 0;
+  private rest = 0;
+  private moving = false;
+
+  constructor(
+    private readonly to: CanvasRenderingContext2D, private readonly view: GraphView, private readonly scene: Scene,
+    private readonly camera: Camera, colours: string[],
+  ) {
+    this.group(colours);
+  }
+
+  /** Draws anew before the next frame of the browser. */
+  ask(): void {
+    if (!this.frame) this.frame = requestAnimationFrame(() => this.now());
+  }
+
+  /** The picture moves under a hand. */
+  moved(): void {
+    this.moving = true;
+    clearTimeout(this.rest);
+    this.rest = setTimeout(() => {
+      this.moving = false;
+      this.ask();
+    }, RESTS_MS);
+    this.ask();
+  }
+
+  recolour(colours: string[]): void {
+    this.group(colours);
+    this.ask();
+  }
+
+  close(): void {
+    cancelAnimationFrame(this.frame);
+    clearTimeout(this.rest);
+  }
+
+  now(): void {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    const { to, camera } = this;
+    to.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+    to.fillStyle = colour("panel");
+    to.fillRect(0, 0, camera.width, camera.height);
+    this.edges();
+    this.nodes();
+    this.names();
+  }
+
+  private group(colours: string[]): void {
+    this.groups.clear();
+    colours.forEach((each, i) => {
+      if (!this.groups.has(each)) this.groups.set(each, []);
+      this.groups.get(each)!.push(i);
     });
-  });
-  view.blocks.forEach((block, i) => {
-    if (block.nodes < 2) return;
-    graph.addNode(`${BLOCK}${i}`, {
-      x: block.left - 0.5, y: -block.top + 0.75, size: 0.001, color: "#0000",
-      label: `${block.name}${block.count > 1 ? ` × ${block.count}` : ""}`, forceLabel: view.blocks.length <= 30,
+  }
+
+  private px(i: number): [number, number] {
+    return [this.scene.x[i]! * this.camera.scale + this.camera.dx, this.scene.y[i]! * this.camera.scale + this.camera.dy];
+  }
+
+  private isSeen(i: number, margin = 20): boolean {
+    const [x, y] = this.px(i);
+    return x > -margin && y > -margin && x < this.camera.width + margin && y < this.camera.height + margin;
+  }
+
+  /** Whether a line between two nodes can cross the window. */
+  private crosses([x, y]: [number, number], [to_x, to_y]: [number, number]): boolean {
+    const { width, height } = this.camera;
+    return Math.max(x, to_x) > 0 && Math.min(x, to_x) < width && Math.max(y, to_y) > 0 && Math.min(y, to_y) < height;
+  }
+
+  private edges(): void {
+    const { chosen, view, to } = this;
+    const isNear = ([source, target]: number[]) => source === chosen || target === chosen;
+    if (!this.moving || view.edges.length <= MOST_MOVING) this.lines(view.edges.filter((edge) => !isNear(edge)), colour("strong-line"));
+    if (chosen !== undefined) this.lines(view.edges.filter(isNear), colour("c4"));
+    if (!this.scene.few) return;
+    const close = this.camera.zoom >= CLOSE;
+    [to.font, to.fillStyle, to.textAlign] = [SMALL, colour("soft"), "center"];
+    view.edges.forEach((edge, i) => {
+      const [a, b] = edge.map((each) => this.px(each));
+      if (view.shapes[i] && (close || isNear(edge)) && this.crosses(a!, b!)) to.fillText(view.shapes[i], (a![0] + b![0]) / 2, (a![1] + b![1]) / 2 - 3);
     });
-  });
-  view.edges.forEach(([source, target], i) => {
-    graph.mergeEdge(nodes.name[source], nodes.name[target], { size: 0.03, shape: view.shapes[i] ?? "" });
-  });
-  return graph;
+    to.textAlign = "left";
+  }
+
+  private lines(edges: number[][], paint: string): void {
+    const { to, scene, camera } = this;
+    const heads: [number, number, number][] = [];
+    [to.strokeStyle, to.fillStyle, to.lineWidth] = [paint, paint, Math.min(1.5, Math.max(0.5, 0.03 * camera.scale))];
+    to.beginPath();
+    for (const [source, target] of edges) {
+      const [a, b] = [this.px(source!), this.px(target!)];
+      if (!this.crosses(a, b)) continue;
+      to.moveTo(...a);
+      to.lineTo(...b);
+      const angle = Math.atan2(b[1] - a[1], b[0] - a[0]);
+      const back = scene.size[target!]! * camera.scale;
+      if (scene.few) heads.push([b[0] - back * Math.cos(angle), b[1] - back * Math.sin(angle), angle]);
+    }
+    to.stroke();
+    if (heads.length) this.arrows(heads);
+  }
+
+  private arrows(heads: [number, number, number][]): void {
+    const { to } = this;
+    const long = Math.min(9, Math.max(4, 0.14 * this.camera.scale));
+    to.beginPath();
+    for (const [x, y, angle] of heads) {
+      to.moveTo(x, y);
+      for (const side of [-0.4, 0.4]) to.lineTo(x - long * Math.cos(angle + side), y - long * Math.sin(angle + side));
+    }
+    to.fill();
+  }
+
+  private nodes(): void {
+    for (const [paint, own] of this.groups) this.dots(own, paint, 1);
+    if (this.chosen !== undefined) this.dots([this.chosen], colour("c4"), 1.35);
+  }
+
+  private dots(own: number[], paint: string, larger: number): void {
+    const { to, scene, camera } = this;
+    to.fillStyle = paint;
+    to.beginPath();
+    for (const i of own) {
+      const radius = Math.max(0.8, scene.size[i]! * camera.scale * larger);
+      if (!this.isSeen(i, radius)) continue;
+      const [x, y] = this.px(i);
+      if (radius < ROUND_PX) to.rect(x - radius, y - radius, 2 * radius, 2 * radius);
+      else {
+        to.moveTo(x + radius, y);
+        to.arc(x, y, radius, 0, 2 * Math.PI);
+      }
+    }
+    to.fill();
+  }
+
+  private names(): void {
+    const { to, scene, camera, view } = this;
+    const taken = new Map<number, [number, number][]>();
+    const isFree = (x: number, y: number, text: string) => {
+      const [row, end] = [Math.round(y / LINE), x + LETTER * text.length];
+      if ([row - 1, row, row + 1].some((each) => taken.get(each)?.some(([from, to]) => from < end && x < to))) return false;
+      taken.set(row, [...(taken.get(row) ?? []), [x, end]]);
+      return true;
+    };
+    [to.font, to.textBaseline] = [FONT, "middle"];
+    to.fillStyle = colour("soft");
+    for (const block of view.blocks) {
+      if (block.nodes < 2 || (view.blocks.length > 30 && (block.bottom - block.top) * camera.scale < 2 * LINE)) continue;
+      const [x, y] = [(block.left - 0.5) * camera.scale + camera.dx, (block.top - 0.75) * camera.scale + camera.dy];
+      const name = `${block.name}${block.count > 1 ? ` × ${block.count}` : ""}`;
+      if (isFree(x, y, name)) to.fillText(name, x, y);
+    }
+    const near = new Set(this.chosen === undefined ? [] : [this.chosen, ...scene.into[this.chosen]!, ...scene.out[this.chosen]!]);
+    if (this.hovered !== undefined) near.add(this.hovered);
+    to.fillStyle = colour("text");
+    for (let i = 0; i < scene.label.length; i += 1) {
+      const radius = scene.size[i]! * camera.scale;
+      if (!this.isSeen(i)) continue;
+      const [x, y] = this.px(i);
+      if (scene.named || near.has(i) || (radius >= (scene.few ? 3 : 9) && isFree(x, y, scene.label[i]!))) to.fillText(scene.label[i]!, x + radius + 3, y);
+    }
+    to.textBaseline = "alphabetic";
+  }
 }

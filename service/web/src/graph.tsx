@@ -1,6 +1,6 @@
-// The operator graph: drawn by sigma, placed by the server.
+// The operator graph: placed by the server, drawn here.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Drawn } from "./drawing";
+import { draw, type Drawn } from "./drawing";
 import { get, useGet, view } from "./api";
 import { bytes, percent, seconds } from "./format";
 import { t } from "./i18n";
@@ -182,14 +182,9 @@ function Drawing(props: { graph: GraphView; colouring: Colouring; chosen: string
   const now = useTheme();
   const colours = useMemo(() => nodeColours(graph, colouring), [graph, colouring, now]);
   useEffect(() => {
-    let gone = false;
-    import("./drawing").then(({ draw }) => {
-      if (gone || !place.current) return;
-      drawn.current = draw(place.current, graph, colours, (name) => choose(graph, name));
-      drawn.current.choose(chosen);
-    });
+    drawn.current = draw(place.current!, graph, colours, (name) => choose(graph, name));
+    drawn.current.choose(chosen);
     return () => {
-      gone = true;
       drawn.current?.close();
       drawn.current = undefined;
     };
@@ -215,7 +210,7 @@ function Drawing(props: { graph: GraphView; colouring: Colouring; chosen: string
   });
   return (
     <div class="canvas">
-      <div ref={place} class="sigma" role="application" tabIndex={0} aria-label={`${t("Operator graph")}: ${graph.count} ${t("nodes")}. ${t("Arrow keys move, plus and minus zoom.")}`} />
+      <div ref={place} class="drawn" role="application" tabIndex={0} aria-label={`${t("Operator graph")}: ${graph.count} ${t("nodes")}. ${t("Arrow keys move, plus and minus zoom.")}`} />
     </div>
   );
 }

@@ -24,6 +24,20 @@ const KINDS = ["search", "layouts", "recipe", "sweep", "simulation", "explanatio
 /** Kinds whose answers have a view of their own. */
 const VIEWS: Record<string, string> = { sweep: "sweep", layouts: "layouts", recipe: "layouts" };
 const PAGE = 100;
+/** Jobs of one answer of the service. */
+const LONGEST = 1000;
+
+/** So many jobs, the newest first, page by page as the service hands them out. */
+async function paged(kind: string, most: number, signal: AbortSignal): Promise<{ rows: Job[]; count: number }> {
+  const rows: Job[] = [];
+  for (;;) {
+    const limit = Math.min(most - rows.length, LONGEST);
+    const before = rows.at(-1)?.job;
+    const found = await page<Job>(`/v1/jobs?${new URLSearchParams({ limit: String(limit), ...(kind && { kind }), ...(before && { before }) })}`, signal);
+    rows.push(...found.rows);
+    if (rows.length >= most || found.rows.length < limit) return { rows, count: found.count };
+  }
+}
 
 /** The jobs of all pages so far, asked for anew every few seconds. */
 function useJobs(kind: string, most: number): Loaded<{ rows: Job[]; count: number }> & { again: () => void } {
@@ -31,8 +45,7 @@ function useJobs(kind: string, most: number): Loaded<{ rows: Job[]; count: numbe
   const [version, setVersion] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
-    const query = new URLSearchParams({ limit: String(Math.min(most, 1000)), ...(kind && { kind }) });
-    page<Job>(`/v1/jobs?${query}`, stop.signal).then(
+    paged(kind, most, stop.signal).then(
       (data) => setState({ data, loading: false }),
       (error: Error) => { if (!stop.signal.aborted) setState({ error, loading: false }); },
     );
@@ -59,8 +72,8 @@ export function Jobs() {
               <Filter value={words} change={setWords} shown={shown.length} all={all}>
                 <Choice value={kind} label={t("kind")} options={[["", t("all kinds")], ...KINDS.map((each): [string, string] => [each, t(each)])]} change={setKind} />
               </Filter>
-              <Table<Job> label={t("Jobs")} rows={shown} id={(job) => job.job} columns={jobColumns(found.again)} most={1000} />
-              {rows.length < all && rows.length < 1000 && <p><button onClick={() => setMost(most + PAGE)}>{t("Show more")} ({all - rows.length})</button></p>}
+              <Table<Job> label={t("Jobs")} rows={shown} id={(job) => job.job} columns={jobColumns(found.again)} most={Infinity} />
+              {rows.length < all && <p><button onClick={() => setMost(most + PAGE)}>{t("Show more")} ({all - rows.length})</button></p>}
             </>
           );
         }}</Shown>

@@ -23,7 +23,6 @@ const TABS: [string, string][] = [
 
 export function PlanPage(props: { id: string; tab: string }) {
   const found = useGet<Summary>(view(props.id, "summary"));
-  if (props.tab === "graph") void import("./drawing");
   useKeys((event) => {
     const chosen = TABS[Number(event.key) - 1];
     if (chosen) go(["plans", props.id, chosen[0]]);
