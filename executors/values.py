@@ -13,9 +13,7 @@ from executors.placement import Array
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.ops import COMBINE, DISPATCH, lookup
 from ir.ops.registry import OpView
-
-_CARRIERS = frozenset({"Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand", "Flatten"})
-"""Kinds that hand indices on."""
+from ir.ops.shape import CARRIERS
 
 
 def numbers(
@@ -114,7 +112,7 @@ def _index_limits(graph: OpGraph) -> dict[str, int]:
 
 
 def _limit(op: Op, graph: OpGraph, limits: dict[str, int]) -> None:
-    if op.kind in _CARRIERS and op.outputs[0] in limits and op.inputs[0]:
+    if op.kind in CARRIERS and op.outputs[0] in limits and op.inputs[0]:
         _lower(limits, op.inputs[0], limits[op.outputs[0]])
     entry = lookup(op.kind)
     if len(op.inputs) > 1 and op.inputs[1] and entry.parameter_operands == (0,):

@@ -21,7 +21,9 @@ from importers.onnx_products import PRODUCTS
 from importers.onnx_statistics import STATISTICS
 from importers.onnx_values import Array
 from ir.graph import AttributeValue, Op
-from ir.ops.reduction import REDUCTIONS
+from ir.ops.normalisation import LAYER_NORMS
+from ir.ops.reduction import REDUCTIONS, SOFTMAXES
+from ir.ops.shape import RESHAPES
 
 
 def to_ops(context: NodeContext) -> list[Op]:
@@ -138,18 +140,17 @@ def _identity_axis(values: Array, size: int) -> int | None:
     return None
 
 
-_VIEWS = ("Reshape", "Flatten", "Expand", "Tile", "Dropout")
-_NORMS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
+_VIEWS = (*RESHAPES, "Expand", "Tile", "Dropout")
 _ALONG = ("GatherElements", "ScatterElements")
 
 _CONVERTERS: Mapping[str, Converter] = MappingProxyType(
     {
         **dict.fromkeys(REDUCTIONS, _reduce),
-        **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
+        **dict.fromkeys((*SOFTMAXES, "Hardmax"), _softmax),
         **dict.fromkeys(_VIEWS, _data_only),
         **dict.fromkeys(("Squeeze", "Unsqueeze"), _squeeze),
         **dict.fromkeys((*_ALONG, "Concat"), _with_axis(0)),
-        **dict.fromkeys(_NORMS, _with_axis(-1)),
+        **dict.fromkeys(LAYER_NORMS, _with_axis(-1)),
         "TopK": _with_axis(-1, operands=1),
         "Split": _with_axis(0, operands=1),
         "CastLike": lambda c: [c.op("Cast", c.node.input[:1])],

@@ -19,6 +19,7 @@ from importers.onnx_node import Converter, NodeContext
 from importers.onnx_rewriting import Rewriting
 from ir.graph import AttributeValue, Op
 from ir.ops import BIAS_ADD
+from ir.ops.convolution import RESIZINGS
 
 Attributes: TypeAlias = dict[str, AttributeValue]
 
@@ -237,7 +238,7 @@ IMAGES: Mapping[str, Converter] = MappingProxyType(
         "AveragePool": _pool("count_include_pad"),
         **dict.fromkeys(("LpPool", "GlobalLpPool"), _power),
         "MaxUnpool": _unpool,
-        **dict.fromkeys(("Resize", "Upsample"), _resize),
+        **dict.fromkeys(RESIZINGS, _resize),
         "GridSample": _grid_sample,
         "AffineGrid": _kept(1, "align_corners"),
         "RoiAlign": _roi_align,

@@ -9,6 +9,8 @@ from types import MappingProxyType
 from importers.onnx_node import Converter, NodeContext
 from importers.parameters import parametrised
 from ir.graph import AttributeValue, Op
+from ir.ops.losses import CLASS_LOSSES
+from ir.ops.reduction import PLACES, SCANS
 
 _USUAL_ACTIVATIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
@@ -72,14 +74,14 @@ def _network(context: NodeContext) -> list[Op]:
 
 STATISTICS: Mapping[str, Converter] = MappingProxyType(
     {
-        **dict.fromkeys(("ArgMax", "ArgMin"), _with("select_last_index", default=0)),
+        **dict.fromkeys(PLACES, _with("select_last_index", default=0)),
         "LpNormalization": _with("p", default=-1),
         "LRN": _with("bias"),
         "MeanVarianceNormalization": _mean_variance,
         "BatchNormalization": _batch_norm,
-        **dict.fromkeys(("CumSum", "CumProd"), _scan),
+        **dict.fromkeys(SCANS, _scan),
         **dict.fromkeys(
-            ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"),
+            CLASS_LOSSES,
             _with("ignore_index", "reduction"),
         ),
         **dict.fromkeys(_USUAL_ACTIVATIONS, _network),

@@ -14,13 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ir.graph import Op, OpGraph, Tensor
+from ir.ops.elementwise import COMMUTATIVE
 
 MAX_ROUNDS = 16
-_EITHER_ORDER = frozenset(
-    {"Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Equal", "Max", "Mean", "Min", "Mul",
-     "Or", "Sum", "Xor"}
-)  # fmt: skip
-"""Kinds whose operands may change places."""
 Colour = bytes
 
 
@@ -127,7 +123,7 @@ class _Colours:
         """One round: what each operator is made from, then what becomes of it."""
         for place, op in enumerate(self._list):
             operands = [self.tensors[n] if n else b"" for n in op.inputs]
-            if op.kind in _EITHER_ORDER:
+            if op.kind in COMMUTATIVE:
                 operands.sort()
             self.ops[place] = _hash(self.ops[place], *operands)
             for index, name in enumerate(op.outputs):
@@ -139,7 +135,7 @@ class _Colours:
             results = [self._read(n, readers) if n else b"" for n in op.outputs]
             self.ops[place] = _hash(self.ops[place], *results)
             for index, name in enumerate(op.inputs):
-                position = 0 if op.kind in _EITHER_ORDER else index
+                position = 0 if op.kind in COMMUTATIVE else index
                 readers.setdefault(name, []).append(_hash(self.ops[place], position))
         made = {n for op in self._list for n in op.outputs}
         for name in self.tensors:

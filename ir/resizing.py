@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from ir.graph import AttributeValue, OpGraph
 from ir.ops import OpView
+from ir.ops.convolution import POOLS
 
 Attributes = Mapping[str, AttributeValue]
 Rewriter = Callable[[OpView, OpView, Sequence[int]], Attributes]
@@ -72,9 +73,7 @@ _REWRITERS: Mapping[str, Rewriter] = MappingProxyType(
         "Gather": _blocks,
         "Conv": _group,
         "ConvTranspose": _transposed_group,
-        "AveragePool": _window_of_all,
-        "MaxPool": _window_of_all,
-        "LpPool": _window_of_all,
+        **dict.fromkeys(POOLS, _window_of_all),
         "Attention": _heads,
     }
 )

@@ -12,6 +12,7 @@ import autograd.numpy as np
 from executors.spmd import Algorithm, Backward, OperatorRun, Shards, alone, with_attributes
 from ir.graph import Op
 from ir.ops import OpView, lookup
+from ir.ops.convolution import POOLS
 from ir.ops.windows import FIRST
 from ir.rule import Window
 
@@ -102,7 +103,7 @@ def _global_norm(task: OperatorRun) -> Shards:
 CONVOLUTION: Mapping[str, Algorithm] = MappingProxyType(
     {
         **dict.fromkeys(("Conv", "ConvTranspose", "ConvInteger", "DeformConv"), _conv),
-        **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+        **dict.fromkeys(POOLS, _pool),
         "GlobalLpPool": _global_norm,
     }
 )

@@ -12,7 +12,7 @@ from executors.semantics.losses import of_targets, weights_of
 from executors.semantics.statistics import largest
 from executors.spmd import Algorithm, Backward, OperatorRun, Shards, with_attributes
 from ir.ops import OpView
-from ir.ops.losses import divides_by_weights
+from ir.ops.losses import CLASS_LOSSES, divides_by_weights
 
 
 def _loss(task: OperatorRun) -> Shards:
@@ -89,6 +89,4 @@ def _log_softmax(task: OperatorRun, axes: tuple[int, ...]) -> tuple[list[Array],
     return [x - s[:, 0] for x, s in zip(found, logs, strict=True)], shifted
 
 
-LOSSES: Mapping[str, Algorithm] = MappingProxyType(
-    dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), _loss)
-)
+LOSSES: Mapping[str, Algorithm] = MappingProxyType(dict.fromkeys(CLASS_LOSSES, _loss))

@@ -12,7 +12,7 @@ from autograd.tracer import getval
 from executors.placement import Array
 from executors.semantics.normalisations import along, divided_by_norm
 from executors.spmd import Algorithm, Backward, OperatorRun, Shards, alone
-from ir.ops.normalisation import MEAN_VARIANCE_EPSILON
+from ir.ops.normalisation import LAYER_NORMS, MEAN_VARIANCE_EPSILON
 
 Dims = tuple[int, ...]
 
@@ -127,9 +127,7 @@ def _mean_variance(task: OperatorRun) -> Shards:
 
 NORMALISATIONS: Mapping[str, Algorithm] = MappingProxyType(
     {
-        **dict.fromkeys(
-            ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"), _layer_norm
-        ),
+        **dict.fromkeys(LAYER_NORMS, _layer_norm),
         "BatchNormalization": _batch_norm,
         "InstanceNormalization": _instance_norm,
         "LpNormalization": _lp_norm,

@@ -13,7 +13,7 @@ from executors.placement import Array
 from executors.semantics.statistics import REDUCED, largest
 from executors.spmd import Algorithm, Backward, OperatorRun, Shards, alone
 from ir.ops import OpView
-from ir.ops.reduction import reduced_axes, statistics_axes
+from ir.ops.reduction import EXTREMES, SOFTMAXES, reduced_axes, statistics_axes
 
 
 def _softmax(task: OperatorRun) -> Shards:
@@ -88,9 +88,9 @@ def _mean(task: OperatorRun) -> Shards:
 
 STATISTICS: Mapping[str, Algorithm] = MappingProxyType(
     {
-        **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
+        **dict.fromkeys(SOFTMAXES, _softmax),
         **dict.fromkeys(REDUCED, _reduction),
-        **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),
+        **dict.fromkeys(EXTREMES, _extreme),
         **dict.fromkeys(("ReduceMean", "GlobalAveragePool"), _mean),
     }
 )

@@ -14,12 +14,13 @@ from typing import Any
 import torch
 
 from executors.dtensor.kernels import KERNELS
-from executors.dtensor.kernels_statistics import along
+from executors.dtensor.kernels_statistics import POWERS, along
 from executors.dtensor.losses import SPLIT_LOSSES
 from executors.dtensor.part import Part
 from executors.spmd import Backward, with_attributes
 from ir.ops import LOSS, OpView
-from ir.ops.reduction import reduced_axes, statistics_axes
+from ir.ops.normalisation import LAYER_NORMS
+from ir.ops.reduction import EXTREMES, SOFTMAXES, reduced_axes, statistics_axes
 
 Algorithm = Callable[[Part], list[Any]]
 
@@ -230,26 +231,18 @@ def _expand(part: Part) -> list[Any]:
     return [part.operands[0].expand(part.call().result_dims[0])]
 
 
-def _same(tensor: Any) -> Any:
-    return tensor
-
-
 ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
     {
-        **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
-        **dict.fromkeys(
-            ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"), _layer_norm
-        ),
+        **dict.fromkeys(SOFTMAXES, _softmax),
+        **dict.fromkeys(LAYER_NORMS, _layer_norm),
         "BatchNormalization": _batch_norm,
         LOSS: _loss,
         **SPLIT_LOSSES,
         "Gather": _gather,
         "GatherND": _gather_nd,
         **dict.fromkeys(("ReduceMean", "GlobalAveragePool"), _mean),
-        "ReduceSumSquare": _powers(torch.square, _same),
-        "ReduceL1": _powers(torch.abs, _same),
-        "ReduceL2": _powers(torch.square, torch.sqrt),
-        **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),
+        **{kind: _powers(*functions) for kind, functions in POWERS.items()},
+        **dict.fromkeys(EXTREMES, _extreme),
         "RotaryEmbedding": _rotary,
         "Expand": _expand,
     }

@@ -7,6 +7,7 @@ where operands are DTensors and those of the device's part elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -128,7 +129,7 @@ def _gather_nd(call: Call) -> list[Tensor]:
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {
         **{
-            kind: applied(entry.function, getattr(torch, entry.function.torch))
+            kind: applied(entry.function, attrgetter(entry.function.torch)(torch))
             for kind, entry in catalogue().items()
             if entry.function and entry.function.torch
         },
@@ -136,8 +137,6 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "Einsum": _einsum,
         SCALE: lambda call: [call[0] * call.float("scale", 1.0)],
         "Identity": _unary(lambda x: x),
-        "Softplus": _unary(torch.nn.functional.softplus),
-        "Mish": _unary(torch.nn.functional.mish),
         "HardSwish": lambda call: [call[0] * _hard_sigmoid(call[0], 1 / 6, 0.5)],
         "HardSigmoid": _hard_sigmoid_of,
         "LeakyRelu": lambda c: [torch.nn.functional.leaky_relu(c[0], c.float("alpha", 0.01))],

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from executors.dtensor.call import Call, Kernel
+from ir.ops.shape import RESHAPES
 
 
 def _reshape(call: Call) -> list[Any]:
@@ -74,7 +75,7 @@ def _pad(call: Call) -> list[Any]:
 
 SHAPE: Mapping[str, Kernel] = MappingProxyType(
     {
-        **dict.fromkeys(("Reshape", "Flatten"), _reshape),
+        **dict.fromkeys(RESHAPES, _reshape),
         "Squeeze": _squeeze,
         "Unsqueeze": _unsqueeze,
         "Transpose": _transpose,

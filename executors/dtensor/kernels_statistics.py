@@ -12,6 +12,7 @@ import torch
 from executors.dtensor.call import Call, Kernel
 from executors.dtensor.numbers import same_kind
 from ir.ops import LOSS
+from ir.ops.normalisation import RMS_NORMS
 
 
 def reduced_dims(call: Call) -> tuple[int, ...]:
@@ -35,12 +36,22 @@ def _mean(call: Call) -> list[Any]:
     return [call[0].sum(dims, keepdim=keeps(call)) / math.prod(call[0].shape[d] for d in dims)]
 
 
-def _sum_of(function: Callable[[Any], Any]) -> Kernel:
-    return lambda call: [function(call[0]).sum(reduced_dims(call), keepdim=keeps(call))]
+def _powers(before: Callable[[Any], Any], after: Callable[[Any], Any]) -> Kernel:
+    return lambda call: [after(before(call[0]).sum(reduced_dims(call), keepdim=keeps(call)))]
 
 
-def _l2(call: Call) -> list[Any]:
-    return [torch.sqrt(torch.square(call[0]).sum(reduced_dims(call), keepdim=keeps(call)))]
+def _same(tensor: Any) -> Any:
+    return tensor
+
+
+POWERS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = MappingProxyType(
+    {
+        "ReduceSumSquare": (torch.square, _same),
+        "ReduceL1": (torch.abs, _same),
+        "ReduceL2": (torch.square, torch.sqrt),
+    }
+)
+"""Sums of powers: what is added, and what becomes of the sum."""
 
 
 def _extreme(function: Callable[..., Any]) -> Kernel:
@@ -122,15 +133,13 @@ STATISTICS: Mapping[str, Kernel] = MappingProxyType(
     {
         "ReduceSum": _sum,
         "ReduceMean": _mean,
-        "ReduceSumSquare": _sum_of(torch.square),
-        "ReduceL1": _sum_of(torch.abs),
-        "ReduceL2": _l2,
+        **{kind: _powers(*functions) for kind, functions in POWERS.items()},
         "ReduceMax": _extreme(torch.amax),
         "ReduceMin": _extreme(torch.amin),
         "Softmax": _softmax(torch.softmax),
         "LogSoftmax": _softmax(torch.log_softmax),
         "LayerNormalization": _layer_norm,
-        **dict.fromkeys(("RMSNormalization", "SimplifiedLayerNormalization"), _rms_norm),
+        **dict.fromkeys(RMS_NORMS, _rms_norm),
         "BatchNormalization": _batch_norm,
         LOSS: _loss,
     }

@@ -13,7 +13,7 @@ from executors.dtensor.call import Call, Kernel
 from executors.dtensor.part import Part
 from executors.spmd import Backward
 from ir.ops import OpView
-from ir.ops.losses import divides_by_weights
+from ir.ops.losses import CLASS_LOSSES, divides_by_weights
 
 
 def _weights(call: Call) -> Any:
@@ -93,8 +93,7 @@ def _of_split_classes(part: Part, axes: tuple[int, ...]) -> tuple[Any, Any]:
     return -_weights(call) * found, every
 
 
-_KINDS = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
-LOSSES: Mapping[str, Kernel] = MappingProxyType(dict.fromkeys(_KINDS, _loss))
+LOSSES: Mapping[str, Kernel] = MappingProxyType(dict.fromkeys(CLASS_LOSSES, _loss))
 SPLIT_LOSSES: Mapping[str, Callable[[Part], list[Any]]] = MappingProxyType(
-    dict.fromkeys(_KINDS, _loss_of_part)
+    dict.fromkeys(CLASS_LOSSES, _loss_of_part)
 )

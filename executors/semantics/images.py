@@ -19,6 +19,7 @@ from executors.semantics.sampling import (
     roi_align,
 )
 from ir.graph import AttributeValue
+from ir.ops.convolution import RESIZINGS
 
 
 def dft(call: Call) -> list[Array]:
@@ -87,7 +88,7 @@ def _det(call: Call) -> list[Array]:
 
 IMAGES: Mapping[str, Semantics] = MappingProxyType(
     {
-        **dict.fromkeys(("Resize", "Upsample"), _resize),
+        **dict.fromkeys(RESIZINGS, _resize),
         "GridSample": grid_sample,
         "AffineGrid": affine_grid,
         "RoiAlign": roi_align,

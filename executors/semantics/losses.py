@@ -9,6 +9,7 @@ from executors.placement import Array
 from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call, Semantics
 from ir.graph import Op
+from ir.ops.losses import CLASS_LOSSES
 
 
 def weights_of(op: Op, targets: Array, weight: Array | None) -> Array:
@@ -49,6 +50,4 @@ def _loss(call: Call) -> list[Array]:
     return [rows, data][: len(call.result_dims)]
 
 
-LOSSES: Mapping[str, Semantics] = MappingProxyType(
-    dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), _loss)
-)
+LOSSES: Mapping[str, Semantics] = MappingProxyType(dict.fromkeys(CLASS_LOSSES, _loss))

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from executors.placement import Array
 from executors.semantics.arrays import np
 from executors.semantics.call import Call, Semantics
-from ir.ops.normalisation import MEAN_VARIANCE_EPSILON
+from ir.ops.normalisation import LAYER_NORMS, MEAN_VARIANCE_EPSILON
 
 
 def along(vector: Array, dim: int, rank: int) -> Array:
@@ -112,9 +112,7 @@ def _channel_window(channels: int, size: int) -> Array:
 
 NORMALISATIONS: Mapping[str, Semantics] = MappingProxyType(
     {
-        **dict.fromkeys(
-            ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"), _layer_norm
-        ),
+        **dict.fromkeys(LAYER_NORMS, _layer_norm),
         "BatchNormalization": _batch_norm,
         "InstanceNormalization": _instance_norm,
         "GroupNormalization": _group_norm,

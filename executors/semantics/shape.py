@@ -14,6 +14,7 @@ from executors.semantics.arrays import constant
 from executors.semantics.arrays import np as anp
 from executors.semantics.call import Call, Semantics
 from executors.semantics.reference_maps import rearranged_as
+from ir.ops.shape import VIEWS
 
 
 def _transpose(call: Call) -> list[Array]:
@@ -118,7 +119,7 @@ def _split(call: Call) -> list[Array]:
 SHAPE: Mapping[str, Semantics] = MappingProxyType(
     {
         "Transpose": _transpose,
-        **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
+        **dict.fromkeys(VIEWS, _reshape),
         "Expand": _expand,
         "Tile": _tile,
         "Pad": _pad,

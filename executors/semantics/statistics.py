@@ -8,6 +8,7 @@ from types import MappingProxyType
 from executors.placement import Array
 from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call, Semantics
+from ir.ops.reduction import PLACES, SCANS, SOFTMAXES
 
 
 def largest(array: Array, dims: tuple[int, ...]) -> Array:
@@ -123,10 +124,10 @@ def _scan(call: Call) -> list[Array]:
 STATISTICS: Mapping[str, Semantics] = MappingProxyType(
     {
         **dict.fromkeys((*_PLAIN, *REDUCED), _reduce),
-        **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
+        **dict.fromkeys(SOFTMAXES, _softmax),
         "Hardmax": _hardmax,
-        **dict.fromkeys(("ArgMax", "ArgMin"), _place),
+        **dict.fromkeys(PLACES, _place),
         "TopK": _top_k,
-        **dict.fromkeys(("CumSum", "CumProd"), _scan),
+        **dict.fromkeys(SCANS, _scan),
     }
 )

@@ -9,10 +9,10 @@ from executors.shrinking.extents import Scaled, Total, Window
 from executors.shrinking.space import Knowledge, Space
 from ir.graph import Role
 from ir.ops import COMBINE, DISPATCH, OpView
+from ir.ops.convolution import POOLS, RESIZINGS
+from ir.ops.shape import CARRIERS
 from ir.resizing import covers_all, cuts
 
-_CARRIERS = frozenset({"Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand", "Flatten"})
-"""Kinds that hand indices on."""
 _TAKERS = frozenset({"Slice", "Split", "Transpose"})
 """Kinds that hand some of them on."""
 
@@ -132,7 +132,7 @@ def _source(space: Space, name: str) -> Role | None:
     Numbers of inputs are drawn so small that any row of them may be taken too.
     """
     maker, taken = space.maker(name), False
-    while maker is not None and maker.kind in _CARRIERS | _TAKERS:
+    while maker is not None and maker.kind in CARRIERS | _TAKERS:
         taken = taken or maker.kind in _TAKERS
         name = maker.inputs[0]
         maker = space.maker(name)
@@ -190,10 +190,10 @@ KNOWLEDGE: Mapping[str, Knowledge] = MappingProxyType(
         "Slice": _slice,
         "Pad": _pad,
         "Tile": _scaled,
-        **dict.fromkeys(("Resize", "Upsample"), _resize),
+        **dict.fromkeys(RESIZINGS, _resize),
         "Conv": _conv,
         "ConvTranspose": _nothing,
-        **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+        **dict.fromkeys(POOLS, _pool),
         "GlobalMaxPool": _all_positions,
         **dict.fromkeys((DISPATCH, COMBINE), _experts),
         "TopK": _top_k,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from executors.shrinking.extents import EQUAL, Extent, Extents, Formula, Relation, Term
 from ir.graph import Op, OpGraph
 from ir.ops import COMBINE, DISPATCH, OpView, annotation, lookup
+from ir.ops.reduction import PLACES, SCANS
 from ir.rule import FactorMap, ShardingRule
 
 Place = tuple[str, int]
@@ -25,7 +26,7 @@ _HARMLESS = frozenset(
 """Attributes with numbers that are no extents."""
 _MAY_SHRINK_WHOLE = frozenset(
     {
-        "ArgMax", "ArgMin", "Attention", COMBINE, "CumProd", "CumSum", DISPATCH, "Gather",
+        *PLACES, *SCANS, "Attention", COMBINE, DISPATCH, "Gather",
         "Hardmax", "LRN", "MaxPool", "Trilu",
     }
 )  # fmt: skip

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 
 from executors.semantics.call import Call
 from ir.graph import Op
+from ir.ops import shape
 
-VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity"})
+VIEWS = frozenset({*shape.VIEWS, "Transpose", "Identity"})
 
 
 @dataclass(frozen=True, slots=True)

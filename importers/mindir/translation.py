@@ -21,6 +21,8 @@ from importers.traced.translation import Translated, Translation
 from importers.traced.writer import Step, Writer, type_code
 from ir.file_primitives import cell_path
 from ir.graph import Tensor
+from ir.ops.reduction import PLACES
+from ir.ops.shape import VIEWS
 from ir.wire import Data
 
 DOMAIN = "mindspore"
@@ -207,8 +209,8 @@ def array_of(raw: bytes, kind: TensorType) -> Array:
     return np.frombuffer(raw, dtype=dtype).reshape(kind.dims)
 
 
-_MAKERS = frozenset({"TopK", "ArgMax", "ArgMin"})
-_CARRIERS = frozenset({"Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Identity"})
+_MAKERS = frozenset({"TopK", *PLACES})
+_CARRIERS = frozenset({*VIEWS, "Transpose", "Expand", "Identity"})
 _LOOKUPS = frozenset({("Gather", 1), ("GatherElements", 1), ("OneHot", 0)})
 
 

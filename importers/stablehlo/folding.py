@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from importers.onnx_values import EVALUATORS, POINTWISE
 from importers.stablehlo.numbers import numpy_type
+from ir.ops.elementwise import COMMUTATIVE, NEUTRAL
 
 _FOLDED = POINTWISE.keys() | {"Reshape", "Transpose", "Expand", "Slice"}
 """Kinds that are computed as those of ONNX are."""
@@ -39,14 +40,6 @@ def folded(
     return found if found.shape == dims else None
 
 
-_RIGHT = MappingProxyType({"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0})
-_EITHER = MappingProxyType(
-    {
-        "Add": 0.0, "Mul": 1.0, "And": 1.0, "Or": 0.0, "Max": float("-inf"), "Min": float("inf"),
-    }
-)  # fmt: skip
-
-
 def simplified(
     kind: str,
     inputs: Sequence[str],
@@ -63,12 +56,12 @@ def simplified(
     """
     if kind == "Where":
         return _chosen(inputs, scalar, fits)
-    if len(inputs) == 2 and kind in _RIGHT and scalar(inputs[1]) == _RIGHT[kind]:
-        return inputs[0] if fits(inputs[0]) else None
-    if len(inputs) == 2 and kind in _EITHER and scalar(inputs[0]) == _EITHER[kind]:
-        return inputs[1] if fits(inputs[1]) else None
-    if len(inputs) == 2 and kind in _EITHER and scalar(inputs[1]) == _EITHER[kind]:
-        return inputs[0] if fits(inputs[0]) else None
+    if len(inputs) == 2 and kind in NEUTRAL:
+        first, second = map(scalar, inputs)
+        if second == NEUTRAL[kind]:
+            return inputs[0] if fits(inputs[0]) else None
+        if kind in COMMUTATIVE and first == NEUTRAL[kind]:
+            return inputs[1] if fits(inputs[1]) else None
     if kind in {"Reshape", "Expand", "Cast", "Identity"} and fits(inputs[0]):
         return inputs[0]
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ir.graph import Op, OpGraph
+from ir.ops.shape import CARRIERS
 
 
 def drop_identities(graph: OpGraph) -> OpGraph:
@@ -25,16 +26,7 @@ def _is_identity(op: Op, graph: OpGraph) -> bool:
         return True
     if op.kind == "Pad" and op.attributes.get("axes"):
         return False
-    if op.kind not in {
-        "Cast",
-        "Reshape",
-        "Flatten",
-        "Squeeze",
-        "Unsqueeze",
-        "Expand",
-        "Tile",
-        "Pad",
-    }:
+    if op.kind not in CARRIERS | {"Tile", "Pad"}:
         return False
     source, result = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
     return source.dims == result.dims and source.dtype == result.dtype

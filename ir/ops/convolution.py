@@ -161,6 +161,10 @@ enter("GlobalMaxPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT, flops=p
 
 enter("Resize", "Upsample", rule=resize_rule, differentiable=(0,), flops=per_result(4))
 
+POOLS = ("MaxPool", "AveragePool", "LpPool")
+"""Over windows of the image."""
+RESIZINGS = ("Resize", "Upsample")
+
 primitives("MaxPool", AveragePool="AvgPool")
 show(
     AveragePool="(float[2,4,6,8] x) => (y) {y = AveragePool<kernel_shape=[2,2]>(x)}",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from ir.ops.registry import (
     Needs,
     OpView,
@@ -17,6 +20,20 @@ from ir.ops.spelling import Form
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 BIAS_ADD = "BiasAdd"
+COMMUTATIVE = frozenset(
+    {
+        "Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal", "BitwiseAnd",
+        "BitwiseOr", "BitwiseXor",
+    }
+)  # fmt: skip
+"""The order of the operands makes no difference."""
+NEUTRAL: Mapping[str, float] = MappingProxyType(
+    {
+        "Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0, "And": 1.0, "Or": 0.0,
+        "Max": float("-inf"), "Min": float("inf"),
+    }
+)  # fmt: skip
+"""The second operand that leaves the first as it is."""
 
 
 def aligned_map(dims: tuple[int, ...], result: tuple[int, ...], factors: list[int]) -> FactorMap:
@@ -104,9 +121,11 @@ compute(
     Asinh=("arcsinh",), Atan=("arctan",), Atanh=("arctanh",), BitwiseNot=("invert",),
     Ceil=("ceil",), Cos=("cos", "cos"), Cosh=("cosh",), Erf=("", "erf"), Exp=("exp", "exp"),
     Floor=("floor", "floor"), IsInf=("isinf",), IsNaN=("isnan", "isnan"), Log=("log", "log"),
-    Neg=("negative", "neg"), Not=("logical_not", "logical_not"), Reciprocal=("", "reciprocal"),
-    Relu=("", "relu"), Round=("round",), Sigmoid=("", "sigmoid"), Sign=("sign", "sign"),
-    Sin=("sin", "sin"), Sinh=("sinh",), Sqrt=("sqrt", "sqrt"), Tan=("tan",), Tanh=("tanh", "tanh"),
+    Mish=("", "nn.functional.mish"), Neg=("negative", "neg"), Not=("logical_not", "logical_not"),
+    Reciprocal=("", "reciprocal"), Relu=("", "relu"), Round=("round",), Sigmoid=("", "sigmoid"),
+    Sign=("sign", "sign"), Sin=("sin", "sin"), Sinh=("sinh",),
+    Softplus=("", "nn.functional.softplus"), Sqrt=("sqrt", "sqrt"), Tan=("tan",),
+    Tanh=("tanh", "tanh"),
 )  # fmt: skip
 compute(
     2, Add=("add", "add"), And=("logical_and", "logical_and"), BitwiseAnd=("bitwise_and",),

@@ -64,6 +64,9 @@ enter(
     flops=per_operand(6),
 )
 
+CLASS_LOSSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+"""Of scores or their logarithms for each class, and the class of each row."""
+
 show(
     NegativeLogLikelihoodLoss="(float[4,6] x, int64[4] t) => (y) {y = "
     "NegativeLogLikelihoodLoss(x, t)}",

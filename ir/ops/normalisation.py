@@ -125,6 +125,11 @@ _RULES: tuple[tuple[str, RuleFunction, tuple[int, ...], tuple[int, ...]], ...] =
 )
 """By kind its rule, operands that hold weights, and those that hold running statistics."""
 
+LAYER_NORMS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
+"""Over the dimensions from an axis on, with a scale for each place."""
+RMS_NORMS = LAYER_NORMS[1:]
+"""Of these what divides by the mean square alone."""
+
 for _kind, _rule, _weights, _buffers in _RULES:
     enter(
         _kind, rule=_rule, flops=per_result(8), needs=Needs.ITSELF,

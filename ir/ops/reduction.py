@@ -132,11 +132,18 @@ enter(
 REDUCTIONS = kinds_of("reduction")
 """What takes axes away, or leaves them with one element."""
 
+EXTREMES = ("ReduceMax", "ReduceMin")
+SOFTMAXES = ("Softmax", "LogSoftmax")
+PLACES = ("ArgMax", "ArgMin")
+"""Where the largest or least element along an axis is."""
+SCANS = ("CumSum", "CumProd")
+"""Every element with all before it along an axis."""
+
 # Maximum, difference, exponential, sum and quotient of each element.
-enter("Softmax", "LogSoftmax", rule=softmax_rule, needs=Needs.RESULT, flops=per_result(5))
+enter(*SOFTMAXES, rule=softmax_rule, needs=Needs.RESULT, flops=per_result(5))
 
 
-enter("ArgMax", "ArgMin", rule=locked_axis_rule, differentiable=(), flops=per_operand(1))
+enter(*PLACES, rule=locked_axis_rule, differentiable=(), flops=per_operand(1))
 
 
 enter("TopK", rule=locked_axis_rule, needs=Needs.RESULT, differentiable=(0,), flops=per_operand(8))

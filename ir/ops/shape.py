@@ -256,6 +256,12 @@ enter(
     differentiable=(),
 )
 
+RESHAPES = ("Reshape", "Flatten")
+VIEWS = (*RESHAPES, "Squeeze", "Unsqueeze")
+"""Other dims for the same elements in the same order."""
+CARRIERS = frozenset({*VIEWS, "Cast", "Identity", "Expand"})
+"""Kinds that hand the numbers of their operand on, none put in another order."""
+
 primitives(
     "Concat", "Split", "Squeeze", "Tile", "Transpose", Expand="BroadcastTo", Pad="PadV3",
     Slice="StridedSlice", Unsqueeze="ExpandDims",

@@ -43,6 +43,7 @@ class Function:
     numpy: str = ""
     """JAX has it under the same name."""
     torch: str = ""
+    """With its module: `nn.functional.mish`."""
 
 
 @dataclass(frozen=True, slots=True)
