@@ -6,8 +6,8 @@ deviation (`FamilyFit.predicted`). The interval of a block lies between quantile
 its rows with their source left out, for runs that measured ones are much alike and for others apart
 (Mondrian conformal prediction; Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World,
 2005, section 4.5). A source has one row or seven hundred: it counts as twenty at most. Beside the
-scores of a class, those of the whole block count as twenty rows more, and so do
-those of all blocks, brought to its scale.
+scores of a class, those of the whole block count as twenty rows more, and those
+of all blocks, brought to its scale, as what is missing of eighty, at least twenty.
 """
 
 from __future__ import annotations
@@ -33,17 +33,20 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockScores", "Held", "block_scores", "held_shares", "intervals"]
 
-COVERAGE = 0.92
-"""Share of the rows at hand that an interval holds; of new rows it holds a little less, 85 to 95 %
-of which are asked for."""
+COVERAGE = 0.9
+"""Share of the rows at hand that an interval holds."""
 
 _SOURCES, _MODELS = WAYS.index("sources"), WAYS.index("models")
 """The ways of leaving rows out that intervals are made of; the second one where the first has few
 rows like none that was measured."""
 
 _POOL = 20.0
-"""Rows that the scores of all blocks together count as, and those of the block's other class
-(assumed)."""
+"""Rows that the scores of all blocks together count as at least, those of the block's other class
+at most, and the usual size of all blocks beside a block's own (assumed)."""
+
+_ENOUGH = 80.0
+"""Rows that a block and what it borrows of all blocks count as at least: four sources. Of twelve
+pairs of this number and `COVERAGE` the one with which fewest blocks missed what is asked for."""
 
 _SOURCE_ROWS = 20
 """A source with more rows than this weighs as if it had so many: what its rows share, such as a
@@ -137,7 +140,7 @@ def _ends(scores: Mapping[str, BlockScores], block: str) -> Ends:
     scales, mine = _scales(scores), scores[block]
     pool = np.concatenate([_own(each) / scales[name] for name, each in scores.items()])
     pooled = np.concatenate([_weights(each) for each in scores.values()])
-    pooled *= _POOL / np.sum(pooled)
+    pooled *= max(_POOL, _ENOUGH - float(np.sum(_weights(mine)))) / np.sum(pooled)
     own, known, weights = _own(mine), mine.known[:, _SOURCES], _weights(mine)
     # Rows that no similar run is known of are few where all sources repeat one another: those of
     # models that were left out say how far off new ones are.

@@ -19,8 +19,8 @@ from costmodel.training.crossvalidation import WAYS
 
 pytestmark = pytest.mark.fast
 
-LEFT, RIGHT = -1.751, 1.751
-"""Between which 92 % of a normal distribution lie."""
+LEFT, RIGHT = -1.645, 1.645
+"""Between which 90 % of a normal distribution lie."""
 
 
 def scores(count: int, scale: float, seed: int = 0, known: float = 0.0) -> BlockScores:
