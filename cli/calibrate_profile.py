@@ -41,7 +41,7 @@ Traces = Annotated[
     typer.Argument(
         metavar="TRACE...",
         help="Chrome's JSON of torch.profiler or of JAX (packed or not); op_summary or a "
-        "communication table of msprof; a CSV of nsys stats.",
+        "communication table of msprof; step_trace_time.csv of MindSpore; a CSV of nsys stats.",
     ),
 ]
 
@@ -130,9 +130,11 @@ def _write(
 
 def _classes(traces: Sequence[Trace], plan: Plan | None) -> list[tuple[str, float, float | None]]:
     """Class of kernels, seconds of a step measured (mean of the traces) and planned."""
-    from costmodel.traces.comparing import planned_seconds  # noqa: PLC0415
+    from costmodel.traces.comparing import planned_causes, planned_seconds  # noqa: PLC0415
 
-    planned = {} if plan is None else planned_seconds(plan)
+    summed_up = all(trace.causes_s for trace in traces)
+    told = planned_causes if summed_up else planned_seconds
+    planned = {} if plan is None else told(plan)
     count = len(traces)
     found: dict[str, float] = {}
     for trace in traces:

@@ -34,8 +34,9 @@ def print_profile(
         if constants:
             out.print()
             out.print(_constant_table(constants))
-        out.print()
-        out.print(_kernel_table(rows))
+        if rows:
+            out.print()
+            out.print(_kernel_table(rows))
         for path in written:
             out.print(f"\nWritten\n- {path}")
 

@@ -1,10 +1,11 @@
-"""XLA as a judge: what it makes of a plan's layouts, beside what the plan promises."""
+"""JAX runs a plan: `parallelize` in a training script, and XLA as a judge of what it makes of a
+plan's layouts, beside what the plan promises.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,40 +18,23 @@ from executors.judgement import Judgement, Traffic, predicted_traffic, summed, t
 from executors.placement import Array
 from executors.semantics.call import NotRunError
 from executors.verdict import compared, only_one_has, run_whole
+from executors.xla.devices import devices
 from executors.xla.hlo import parse_module
+from executors.xla.parallel import Parallel, parallelize
 from executors.xla.pins import Pins, mesh_of
 from executors.xla.program import Program, known_numbers
 from executors.xla.reading import SMALL_BYTES, Reading, read
 from ir.graph import OpGraph
 from ir.plan import Plan
 
+__all__ = ["TOLERANCES", "Parallel", "judge", "parallelize"]
+
 TOLERANCES: Mapping[str, float] = {"float64": 1e-6, "float32": 1e-3, "bfloat16": 1e-1}
 """Of the largest number of an output, by the element type in which the program computes. In double
 precision rounding leaves 1e-12, as in the reference executor; in the others another order of
 additions leaves some hundred units in the last place after normalisations of few numbers.
 """
-LEAST_DEVICES = 16
-"""Forced devices of a process; they cannot be added to later."""
 _PASS = "spmd-partitioning"
-
-
-def devices(count: int) -> list[Any]:
-    """Real accelerators if there are as many, else forced devices of this machine.
-
-    Raises:
-        NotRunError: JAX was started with fewer.
-    """
-    with suppress(RuntimeError):  # where JAX has started, what it has must do
-        jax.config.update("jax_num_cpu_devices", max(count, LEAST_DEVICES))
-    found = jax.devices()
-    if len(found) < count:
-        found = jax.devices("cpu")
-    if len(found) < count:
-        raise NotRunError(
-            f"JAX was started with {len(found)} devices, the plan has {count}: judge larger plans "
-            "first, or in a process of their own"
-        )
-    return list(found[:count])
 
 
 def judge(

@@ -32,24 +32,25 @@ class Match:
     notes: tuple[str, ...] = ()
 
 
-def one_stage(plan: Plan) -> Plan:
-    """What a plan of one stage does with a batch, or with each micro-batch, but for gradients that
+def one_stage(plan: Plan, stage: int = 0) -> Plan:
+    """What a stage of a plan does with a batch, or with each micro-batch, but for gradients that
     are reduced apart (`executors.syncs`).
     """
-    syncs = late_syncs(plan)
+    syncs = late_syncs(plan, stage)
     if plan.pipeline.is_single:
         return without_syncs(plan, syncs)
-    sync = (c for c in once_in_step(plan, 0) if c.cause == Cause.GRADIENT_SYNC)
-    own = stage_plan(plan, 0)
-    remade = tuple(dict.fromkeys((*own.recomputed, *_inside_blocks(plan))))
+    once = once_in_step(plan, stage)
+    sync = (replace(c, stage=0) for c in once if c.cause == Cause.GRADIENT_SYNC)
+    own = stage_plan(plan, stage)
+    remade = tuple(dict.fromkeys((*own.recomputed, *_inside_blocks(plan, stage))))
     whole = replace(own, collectives=(*own.collectives, *sync), recomputed=remade)
     return without_syncs(whole, syncs)
 
 
-def _inside_blocks(plan: Plan) -> Iterator[str]:
+def _inside_blocks(plan: Plan, stage: int) -> Iterator[str]:
     """Tensors of blocks that are computed again as a whole; what leaves a block is kept."""
     ops = plan.graph.ops
-    for start, end in plan.pipeline.stages[0].blocks:
+    for start, end in plan.pipeline.stages[stage].blocks:
         outside = {n for op in (*ops[:start], *ops[end:]) for n in op.inputs}
         yield from (n for op in ops[start:end] for n in op.outputs if n and n not in outside)
 
@@ -58,7 +59,7 @@ def matched(plan: Plan, graph: OpGraph) -> Match:
     """Match a model to a plan, by the canonical hash of both graphs and then tensor by tensor.
 
     Args:
-        plan: of one stage.
+        plan: the plan.
         graph: the model as it is imported, at the sizes of a batch of the plan.
 
     Raises:

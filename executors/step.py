@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from executors.algorithms.losses import LOSSES
+from executors.algorithms.losses import sums_losses
 from executors.backward import Backward, gradient_name
 from executors.evaluation import Evaluator
 from executors.exchange import Communication, ExchangeError
@@ -301,7 +301,7 @@ class _Step:
     def _reduce(self, stage: int, forward: Forward) -> None:
         """Reduce what was added up, and compare with the layout in which a gradient rests."""
         forward.run = Run()
-        scale = 1.0 if self._sums_losses() else 1.0 / self.micro_batches
+        scale = 1.0 if sums_losses(self.plan.graph) else 1.0 / self.micro_batches
         for name, total in self.summed[stage].items():
             try:
                 gradient = whole(self._at_rest(stage, forward, name, total)) * scale
@@ -346,11 +346,6 @@ class _Step:
                     texts = [f"{n:,} bytes between stages" for n in (round(shared.nbytes), nbytes)]
                     self.run.mismatches.append(Mismatch(name, "", *texts))
 
-    def _sums_losses(self) -> bool:
-        """Whether the model's own loss is a sum over its rows, not a mean."""
-        ops = self.plan.graph.ops
-        return any(op.kind in LOSSES and op.attributes.get("reduction") == "sum" for op in ops)
-
     # After the step
 
     def _compare_sends(self) -> None:
@@ -380,7 +375,7 @@ class _Step:
             if axis is not None:
                 self.run.outputs[name] = np.concatenate(parts, axis=axis)
             else:
-                mean = 1.0 if self._sums_losses() else 1.0 / len(parts)
+                mean = 1.0 if sums_losses(self.plan.graph) else 1.0 / len(parts)
                 self.run.outputs[name] = np.asarray(sum(parts[1:], parts[0]) * mean)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedTensor
 from ir.plan_enums import Cause
+from ir.plan_stages import stage_plan
 
 __all__ = ["Sync", "late_syncs", "without_syncs"]
 
@@ -35,13 +36,13 @@ class Sync:
     """Behind all micro-batches of a step, else behind each."""
 
 
-def late_syncs(plan: Plan) -> dict[str, Sync]:
-    """Parameters whose gradients are reduced apart from the graph of a micro-batch, or whose
-    states are sharded further than they are.
+def late_syncs(plan: Plan, stage: int = 0) -> dict[str, Sync]:
+    """Parameters of a stage whose gradients are reduced apart from the graph of a micro-batch, or
+    whose states are sharded further than they are.
     """
     sent: dict[tuple[str, str], list[PlannedCollective]] = {}
     for item in plan.collectives:
-        if item.cause in _APART and item.group_size > 1:
+        if item.cause in _APART and item.group_size > 1 and item.stage == stage:
             sent.setdefault((item.tensor, item.cause), []).append(item)
     found = {
         t.name: _sync(
@@ -50,7 +51,7 @@ def late_syncs(plan: Plan) -> dict[str, Sync]:
             sent.get((t.name, Cause.UPDATED_PARAMETERS), []),
             plan.pipeline.micro_batches,
         )
-        for t in plan.tensors
+        for t in stage_plan(plan, stage).tensors
         if t.role == "parameter"
     }
     return {name: sync for name, sync in found.items() if sync is not None}

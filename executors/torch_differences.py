@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from ir.graph import OpGraph
 from ir.plan import Plan
+from ir.plan_stages import has_equal_stages
 from topology.units import format_memory, format_seconds
 
-__all__ = ["ApplyError", "differences", "refuse"]
+__all__ = ["SCHEDULES", "ApplyError", "differences", "refuse"]
+
+SCHEDULES: Mapping[str, str] = MappingProxyType(
+    {"1f1b": "Schedule1F1B", "gpipe": "ScheduleGPipe", "interleaved": "ScheduleInterleaved1F1B"}
+)
+"""Of plans, and their classes in `torch.distributed.pipelining`."""
 
 
 class ApplyError(ValueError):
@@ -17,12 +24,8 @@ class ApplyError(ValueError):
 
 def refuse(plan: Plan) -> None:
     """Raise `ApplyError` for a plan that torch cannot run at all."""
-    stages = len(plan.pipeline.stages)
-    if stages > 1:
-        raise ApplyError(
-            f"the plan has {stages} pipeline stages, a module is run as one\n"
-            "  at:  plan.json: pipeline\n  fix: search with --pp off"
-        )
+    if len(plan.pipeline.stages) > 1:
+        _refuse_stages(plan)
     if plan.graph.is_training_step:
         raise ApplyError(
             "the plan is of a traced training step, whose backward pass is in the graph\n"
@@ -30,11 +33,25 @@ def refuse(plan: Plan) -> None:
         )
 
 
+def _refuse_stages(plan: Plan) -> None:
+    pipeline = plan.pipeline
+    if str(pipeline.schedule) not in SCHEDULES:
+        raise ApplyError(
+            f"torch's schedules are {', '.join(SCHEDULES)}; the plan has {pipeline.schedule}\n"
+            "  at:  plan.json: pipeline.schedule\n  fix: search for stages with `planner search`"
+        )
+    if not has_equal_stages(plan):
+        raise ApplyError(
+            "stages have different numbers of devices; torch sends from rank to rank\n"
+            "  at:  plan.json: pipeline.stages\n  fix: search with --stage-meshes equal"
+        )
+
+
 def differences(plan: Plan) -> tuple[str, ...]:
     """What torch does otherwise than the plan, a sentence each with seconds or bytes.
 
     Args:
-        plan: of one stage.
+        plan: the plan.
     """
     return (
         *_memory(plan),
@@ -52,7 +69,7 @@ def _memory(plan: Plan) -> Iterator[str]:
 
 def _micro_batches(plan: Plan) -> Iterator[str]:
     count = plan.pipeline.micro_batches
-    if count > 1:
+    if count > 1 and len(plan.pipeline.stages) == 1:
         sync_s = plan.pipeline.stages[0].sync_s
         yield (
             f"the loop runs {count} micro-batches of {plan.pipeline.micro_batch} before it "

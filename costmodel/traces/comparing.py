@@ -12,7 +12,7 @@ from ir.plan import Plan
 from ir.plan_enums import Cause
 from ir.throughput import load_of
 
-__all__ = ["check_same_job", "planned_seconds"]
+__all__ = ["check_same_job", "planned_causes", "planned_seconds"]
 
 _ANOTHER = 4.0
 """Work of a trace over that of the plan, from which on it is of another job."""
@@ -28,6 +28,20 @@ def planned_seconds(plan: Plan) -> dict[str, float]:
     out["update"] += plan.estimate.time_by_cause.get(Cause.UPDATE, 0.0)  # type: ignore[assignment]
     out["messages"] += sum(c.time_s for c in plan.collectives if c.group_size > 1)  # type: ignore[assignment]
     return {group: float(seconds) for group, seconds in out.items() if seconds}
+
+
+def planned_causes(plan: Plan) -> dict[str, float]:
+    """Of a step, by cause as a profiler sums them up; waiting for the host counts as idle."""
+    causes, step_s = plan.estimate.time_by_cause, plan.estimate.step_time_s
+    waits_s = sum(sum(op.waits_s) for op in plan.operators)
+    own = (Cause.COMPUTE_FORWARD, Cause.COMPUTE_BACKWARD, Cause.RECOMPUTE, Cause.UPDATE)
+    computation_s = sum(causes.get(cause, 0.0) for cause in own) - waits_s
+    return {
+        "computation": computation_s,
+        "exposed communication": step_s - computation_s - waits_s,
+        "idle": waits_s,
+        "step": step_s,
+    }
 
 
 def check_same_job(trace: Trace, plan: Plan) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["CLASSES", "Kernel", "Message", "Shapes", "Trace", "class_of"]
 
@@ -112,11 +112,13 @@ class Trace:
     device: str = ""
     ranks: int = 0
     """Of the job; 0 where unknown."""
+    causes_s: Mapping[str, float] = field(default_factory=dict)
+    """Of a step, by cause, where the profiler sums up steps and tells no kernels."""
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of a step, by class."""
-        out: dict[str, float] = {}
+        """Of a step, by class or cause."""
+        out = dict(self.causes_s)
         for each in self.kernels:
             out[each.group] = out.get(each.group, 0.0) + each.seconds / self.steps
         return out

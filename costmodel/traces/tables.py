@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -12,6 +12,7 @@ from costmodel.link_calibration.measurements import CalibrationError
 from costmodel.traces.events import opened
 from costmodel.traces.gathering import DTYPES, Gathered, message_kind
 from costmodel.traces.records import Shapes, Trace, class_of
+from costmodel.traces.step_table import is_step_table, step_trace
 
 __all__ = ["read_table"]
 
@@ -47,7 +48,9 @@ def read_table(path: Path) -> Trace:
 
 def _read(file: IO[str], name: str) -> Trace:
     rows = csv.reader(file)
-    columns, width = _columns(rows, name)
+    columns, width, names = _columns(rows, name)
+    if is_step_table(names):
+        return step_trace(rows, names, name)
     found = Gathered(name)
     for number, row in enumerate(rows, 2):
         if not any(cell.strip() for cell in row):
@@ -64,8 +67,10 @@ def _read(file: IO[str], name: str) -> Trace:
     return Trace(name=name, format=form, **found.facts())
 
 
-def _columns(rows: Iterator[list[str]], name: str) -> tuple[dict[str, int], int]:
-    """Places of known columns, and how many columns there are; lines above the head are skipped."""
+def _columns(rows: Iterator[list[str]], name: str) -> tuple[dict[str, int], int, Sequence[str]]:
+    """Places of known columns, how many columns there are, and their names; lines above the head
+    are skipped.
+    """
     for _ in range(_HEAD_ROWS):
         row = next(rows, None)
         if row is None:
@@ -77,11 +82,14 @@ def _columns(rows: Iterator[list[str]], name: str) -> tuple[dict[str, int], int]
             for each in reversed(known)
             if each in names
         }
+        if is_step_table(names):
+            return {}, len(row), names
         times = {"us", "ns", "total_us"} & set(columns)
         if times and {"name", "kind"} & set(columns):
-            return columns, len(row)
+            return columns, len(row), names
     raise CalibrationError(
-        "the table is neither msprof's op_summary or communication table nor one of Nsight Systems",
+        "the table is neither msprof's op_summary, communication or step table nor one of Nsight "
+        "Systems",
         name,
         "keep the line with the names of the columns",
     )

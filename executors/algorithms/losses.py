@@ -11,6 +11,7 @@ from executors.placement import Array
 from executors.semantics.losses import of_targets, weights_of
 from executors.semantics.statistics import largest
 from executors.spmd import Algorithm, Backward, OperatorRun, Shards, with_attributes
+from ir.graph import OpGraph
 from ir.ops import OpView
 from ir.ops.losses import CLASS_LOSSES, divides_by_weights
 
@@ -90,3 +91,8 @@ def _log_softmax(task: OperatorRun, axes: tuple[int, ...]) -> tuple[list[Array],
 
 
 LOSSES: Mapping[str, Algorithm] = MappingProxyType(dict.fromkeys(CLASS_LOSSES, _loss))
+
+
+def sums_losses(graph: OpGraph) -> bool:
+    """Whether a model's own loss is a sum over its rows, not a mean."""
+    return any(op.kind in LOSSES and op.attributes.get("reduction") == "sum" for op in graph.ops)

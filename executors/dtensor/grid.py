@@ -105,21 +105,39 @@ def _strides(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
 
 
-def grid_of(plan: Plan, mesh: Mesh, rank: int, device: str = "cpu") -> Grid:
-    """The grid of a plan; a process group must be running.
+_PART = "part of the machine"
+
+
+def grid_of(plan: Plan, mesh: Mesh, rank: int, device: str = "cpu", parts: int = 1) -> Grid:
+    """The grid of a plan, or of the part of the machine that a rank is in; a process group must be
+    running.
 
     Groups of several axes are parts of a mesh in the plan's order: torch numbers the ranks of a
     group upwards, so that one which follows another order would put pieces in wrong places.
     """
     order = best_order(plan)
     names = tuple(axis.name for axis in mesh.axes)
-    ranks = torch.arange(mesh.size).reshape(mesh.sizes)
-    plain = DeviceMesh(device, ranks, mesh_dim_names=names)
+    place = rank % mesh.size
+    plain = _devices(device, parts, mesh.sizes, names)
     groups = dict(_groups(plain, names))
     if order == tuple(range(len(names))):
-        return Grid(mesh, order, plain, rank, groups)
-    turned = DeviceMesh(device, ranks.permute(order), mesh_dim_names=[names[a] for a in order])
-    return Grid(mesh, order, turned, rank, groups)
+        return Grid(mesh, order, plain, place, groups)
+    turned = _devices(device, parts, mesh.sizes, names, order)
+    return Grid(mesh, order, turned, place, groups)
+
+
+def _devices(
+    device: str, parts: int, sizes: Sequence[int], names: Sequence[str], order: Sequence[int] = ()
+) -> Any:
+    """The mesh of the part of the machine that this rank is in, its axes in some order."""
+    order = order or range(len(names))
+    ways = tuple(names[a] for a in order)
+    ranks = torch.arange(parts * math.prod(sizes)).reshape(parts, *sizes)
+    ranks = ranks.permute(0, *(a + 1 for a in order))
+    if parts == 1:
+        return DeviceMesh(device, ranks[0], mesh_dim_names=ways)
+    every = DeviceMesh(device, ranks, mesh_dim_names=(_PART, *ways))
+    return every[ways[0] if len(ways) == 1 else ways]
 
 
 def _groups(devices: Any, names: Sequence[str]) -> Iterator[tuple[frozenset[int], Any]]:

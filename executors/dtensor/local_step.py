@@ -22,11 +22,10 @@ from executors.dtensor.part import Part
 from executors.dtensor.routes import Routes
 from executors.dtensor.traffic import Log
 from executors.semantics.call import NotRunError
-from ir.differentiation import tensors_with_gradient
 from ir.graph import Op, OpGraph
 from ir.layout import Layout
 from ir.normalise.ends import ENDS
-from ir.plan import NamedLayout, Plan
+from ir.plan import LEAVES, NamedLayout, Plan
 
 Way: TypeAlias = Callable[[Any], Any]
 
@@ -53,16 +52,19 @@ class LocalStep:
     grid: Grid
     trains: bool
     """Whether gradients are asked for."""
+    flowing: frozenset[str] = frozenset()
+    """Tensors that have gradients, where the graph is a part of one and does not tell."""
+    leaving: Mapping[str, NamedLayout] = field(default_factory=dict)
+    """Tensors that the next stage receives, as they leave."""
     routes: Routes = field(init=False)
     mover: Mover = field(init=False)
     _flowing: frozenset[str] = field(init=False)
     """Tensors that have gradients."""
 
     def __post_init__(self) -> None:
-        self.routes = Routes(self.plan, self.grid)
+        self.routes = Routes(self.plan, self.grid, self.flowing)
         self.mover = Mover(self.grid, Log())
-        with_gradient = tensors_with_gradient(self.graph) if self.trains else frozenset[str]()
-        self._flowing = frozenset(with_gradient)
+        self._flowing = self.routes.flowing if self.trains else frozenset()
 
     @property
     def graph(self) -> OpGraph:
@@ -98,7 +100,7 @@ class LocalStep:
                     out[name] = _shared_out(local, terms) if terms > 1 else local
                 else:
                     held[name] = self._handed_out(name, local, layout)
-        return out
+        return out | {n: self._left(n, held[n], layout) for n, layout in self.leaving.items()}
 
     def end_layouts(self) -> dict[str, Layout]:
         """For every tensor that an end reads, its layout there."""
@@ -159,6 +161,15 @@ class LocalStep:
             return there(local)
         back = self._way(name, gradient, self._back_hops(name, op.name, index), meeting)
         return _Moved.apply(local, there, back)
+
+    def _left(self, name: str, local: Any, layout: NamedLayout) -> Any:
+        """From where a tensor is handed out to the layout in which the next stage receives it."""
+        key, end = (name, "", LEAVES), self.routes.layout(layout)
+        there = self._way(name, self._at_hand(name), self.routes.hops("forward", key), end)
+        meeting = self.routes.meeting(name)
+        if name not in self._flowing or meeting is None:
+            return there(local)
+        return _Moved.apply(local, there, self._way(name, end, self._back_hops(*key), meeting))
 
     def moved(self, name: str, local: Any, start: Layout, end: Layout) -> Any:
         """A tensor in another layout, and its gradient back in the first."""

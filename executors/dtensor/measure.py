@@ -124,8 +124,8 @@ class _Run:
 
     def _module(self) -> Any:
         found = own_graph(self.own, self.values)
-        match = Match(self.own, {n: n for n in self.own.graph.tensors})
-        return applied(found, match, self.plan, whole_outputs=False, losses=True)
+        match = Match(self.plan, {n: n for n in self.plan.graph.tensors})
+        return applied(found, match, whole_outputs=False, losses=True)
 
     def _optimizer(self, module: Any) -> Any:
         name = str(self.plan.request.get("optimizer", "adamw"))

@@ -7,18 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
+from executors.dtensor.at_rest import StageParameters, part_of, planned_layout
 from executors.dtensor.capture import Recording
 from executors.dtensor.grid import Grid
-from executors.dtensor.late import Late, LateSync
+from executors.dtensor.late import Late
 from executors.dtensor.local_step import LocalStep
-from executors.dtensor.moves import Hop
 from executors.judgement import Traffic, summed
-from executors.syncs import Sync
-from ir.graph import Role, Tensor
 from ir.layout import Layout
 from ir.normalise.ends import ENDS
 
@@ -67,12 +64,16 @@ class _Gathered(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
         return part_of(ctx.running.step.grid, gradient, layout), None, None
 
 
-def part_of(grid: Grid, tensor: Any, layout: Layout) -> Any:
-    """This rank's part of a tensor that it has whole; of a sum the first rank has it all."""
-    region = grid.region(tensor.shape, layout)
-    index = tuple(slice(int(r[0]), int(r[-1]) + 1) if len(r) else slice(0, 0) for r in region)
-    local = tensor[index].contiguous()
-    return torch.zeros_like(local) if any(grid.place[a] for a in layout.partial) else local
+class _Received(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """What came from another stage; its gradient goes back, which only rows in a row can."""
+
+    @staticmethod
+    def forward(_: Any, value: Any) -> Any:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(_: Any, gradient: Any) -> Any:
+        return gradient.contiguous()
 
 
 @dataclass(slots=True)
@@ -95,6 +96,8 @@ class Running:
     whole_outputs: bool
     losses: bool
     """Whether the plan's own losses are the results."""
+    received: frozenset[str] = frozenset()
+    """Inputs that come from another stage, as this rank's parts."""
     ends: Mapping[str, Layout] = field(init=False)
     recording: Recording = field(init=False)
 
@@ -118,6 +121,8 @@ class Running:
         if self.losses:
             return [op.outputs[0] if op.outputs else op.inputs[0] for op in ops]
         read = {op.inputs[0] for op in ops}
+        if self.step.leaving:
+            return list(self.step.leaving)
         return [n for n in self.step.graph.outputs if n in read] or sorted(read)
 
     def _flat_step(self, *tensors: Any) -> tuple[Any, ...]:
@@ -155,14 +160,9 @@ class Running:
         """Parameters of the module that axes split in another order than DTensor remembers: a
         parameter forgets it, so that `full_tensor` and checkpoints would mix pieces.
         """
-        table, grid, routes = self.step.graph.tensors, self.step.grid, self.step.routes
-        rests = {
-            name: self.late.syncs[n].rest
-            if n in self.late.syncs
-            else filed_layout(table[n], routes.at_rest(n))
-            for n, name in self.parameters.items()
-        }
-        return [name for name, rest in rests.items() if not grid.in_order(rest)]
+        own = StageParameters(self.step, self.parameters, self.late)
+        in_order = self.step.grid.in_order
+        return [name for n, name in self.parameters.items() if not in_order(own.rest(n))]
 
     def at_rest(self, held: Any, gradient: Any) -> Any:
         """A gradient as a DTensor like its parameter."""
@@ -197,6 +197,8 @@ class Running:
         )
 
     def _input(self, name: str, value: Any) -> Any:
+        if name in self.received:
+            return _Received.apply(value)
         tensor, grid = self.step.graph.tensors[name], self.step.grid
         layout = self.step.routes.at_rest(name)
         if tuple(value.shape) != tensor.dims:
@@ -244,89 +246,3 @@ class _Wrapped(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
         spec = ctx.grid.spec(gradient.shape, gradient.dtype, ctx.layout)
         found = gradient.redistribute(ctx.grid.devices, spec.placements)
         return found._local_tensor, None, None, None  # noqa: SLF001
-
-
-def planned_layout(tensor: Tensor, own: Layout) -> Layout:
-    """The layout of a parameter of the file with its dimensions as the plan has them."""
-    order = tensor.stored_permutation
-    return Layout(tuple(own.dims[i] for i in order), own.partial) if order else own
-
-
-def filed_layout(tensor: Tensor, rest: Layout) -> Layout:
-    """The inverse: a layout of the plan with dimensions in the order of the module."""
-    order = tensor.stored_permutation
-    if not order:
-        return rest
-    return Layout(tuple(rest.dims[order.index(i)] for i in range(len(order))), rest.partial)
-
-
-def lay_out(
-    module: Any, step: LocalStep, parameters: Mapping[str, str], late: Mapping[str, LateSync]
-) -> None:
-    """Make DTensors of the parameters of a module, rank 0's numbers cut as they rest."""
-    first: dict[str, str] = {}
-    for planned, name in parameters.items():
-        first.setdefault(name, planned)
-    done: dict[int, Any] = {}
-    for prefix, owner in list(module.named_modules()):
-        for last, value in list(owner.named_parameters(recurse=False)):
-            name = f"{prefix}.{last}" if prefix else last
-            if id(value) not in done:
-                done[id(value)] = _dtensor(step, value, (first, late), module, name)
-            owner.register_parameter(last, done[id(value)])
-
-
-def _dtensor(
-    step: LocalStep, value: Any, known: tuple[Mapping[str, str], Mapping[str, LateSync]],
-    module: Any, name: str,
-) -> Any:  # fmt: skip
-    """One parameter at rest; one that the model does not use is whole everywhere."""
-    first, late = known
-    names = [n for n, p in module.named_parameters(remove_duplicate=False) if p is value]
-    planned = next((first[n] for n in (name, *names) if n in first), None)
-    layout = Layout(((),) * value.ndim)
-    if planned is not None:
-        tensor = step.graph.tensors[planned]
-        rest = filed_layout(tensor, step.routes.at_rest(planned))
-        layout = late[planned].rest if planned in late else rest
-    data = value.data.clone()
-    dist.broadcast(data, 0)
-    local = part_of(step.grid, data, layout).clone()
-    laid_out = step.grid.wrapped(local, tuple(data.shape), layout)
-    return torch.nn.Parameter(laid_out, requires_grad=value.requires_grad)
-
-
-def given_parts(step: LocalStep, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """This rank's parts of constants and buffers that the plan reads."""
-    routes = step.routes
-    roles = {Role.CONSTANT, Role.BUFFER}
-    table = step.graph.tensors
-    return {
-        n: part_of(step.grid, a, routes.at_rest(n))
-        for n, a in arrays.items()
-        if table[n].role in roles
-    }
-
-
-def late_of(step: LocalStep, syncs: Mapping[str, Sync], micro_batches: int) -> Late:
-    """What a rank sends apart, with dimensions as the module has them."""
-    table, found, dims = step.graph.tensors, {}, {}
-    for name, sync in syncs.items():
-        tensor = table[name]
-        before, rest, used = (
-            filed_layout(tensor, step.routes.layout(each))
-            for each in (sync.before, sync.rest, sync.used)
-        )
-        reduce, gather = (
-            tuple(_filed_hop(tensor, hop) for hop in step.routes.hops_of(path))
-            for path in (sync.reduce, sync.gather)
-        )
-        found[name] = LateSync(reduce, gather, before, rest, used, sync.once)
-        whole, order = tensor.dims, tensor.stored_permutation
-        dims[name] = tuple(whole[order.index(i)] for i in range(len(whole))) if order else whole
-    return Late(step.grid, step.mover, found, dims, micro_batches)
-
-
-def _filed_hop(tensor: Tensor, hop: Hop) -> Hop:
-    before, after = (filed_layout(tensor, each) for each in (hop.before, hop.after))
-    return Hop(hop.kind, hop.axes, before, after, hop.elements)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,15 @@ import torch
 import torch.distributed as dist
 from torch.utils import _pytree as pytree
 
-from executors.dtensor.counts import inner_constants
-from executors.dtensor.grid import grid_of
-from executors.dtensor.late import LateSync
-from executors.dtensor.local_step import LocalStep
-from executors.dtensor.module import Running, given_parts, late_of, lay_out
+from executors.dtensor.at_rest import lay_out
 from executors.dtensor.numbers import torch_array
+from executors.dtensor.pipelined import Pipelined
+from executors.dtensor.stages import own_stages, stage_of
 from executors.dtensor.tracing import Traced, traced
-from executors.matching import Match, matched, one_stage
-from executors.reference import given_tensors, mesh_of
-from executors.syncs import late_syncs
+from executors.matching import Match, matched
+from executors.reference import given_tensors
 from executors.torch_differences import ApplyError, differences, refuse
 from ir.graph import Role
-from ir.layout import Layout
 from ir.plan import Plan
 from ir.plan_file import read_plan
 
@@ -34,6 +30,7 @@ def parallelize(
     example_inputs: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
+    loss: Callable[[Any, Any], Any] | None = None,
     whole_outputs: bool = True,
     report: bool = True,
 ) -> Any:
@@ -41,6 +38,8 @@ def parallelize(
 
     Parameters become DTensors, sharded as the plan has them at rest; a training loop stays as it
     is. Every rank passes the whole batch, or DTensors. The process group is started if none runs.
+    With pipeline stages a rank keeps the parameters of its stages, a call runs both passes of all
+    micro-batches, and its result is the mean loss.
 
     Args:
         model: a module, which is changed in place; the path of a `.pt2` file; or arrays by the
@@ -48,6 +47,8 @@ def parallelize(
         plan: the plan, or the path of its file.
         example_inputs: operands of a call with the batch of the plan (of one micro-batch).
         kwargs: the same by keyword.
+        loss: of a result and a target, which then is the last operand of every call; for pipelines
+            whose model hands out something else than its loss.
         whole_outputs: results are whole tensors on every rank; else DTensors as the plan has them.
         report: rank 0 prints what is done otherwise than planned, to stderr.
 
@@ -57,13 +58,12 @@ def parallelize(
     """
     whole = plan if isinstance(plan, Plan) else read_plan(Path(plan), staged=True)
     _join(whole)
-    own = one_stage(whole)
     if isinstance(model, Mapping):
-        found, match = own_graph(own, model), Match(own, {n: n for n in own.graph.tensors})
+        found, match = own_graph(whole, model), Match(whole, {n: n for n in whole.graph.tensors})
     else:
         found = traced(model, example_inputs, kwargs or {})
-        match = matched(own, found.graph)
-    module = applied(found, match, whole, whole_outputs=whole_outputs)
+        match = matched(whole, found.graph)
+    module = applied(found, match, whole_outputs=whole_outputs, loss=loss)
     if report and dist.get_rank() == 0:
         for line in (*match.notes, *differences(whole), *_unordered(module)):
             print(f"plan: {line}", file=sys.stderr)  # noqa: T201
@@ -100,13 +100,6 @@ def _environment(name: str, default: str) -> str:
     return os.environ.get(name, default)  # noqa: TID251  set by torchrun
 
 
-def local_step(plan: Plan, device: str) -> LocalStep:
-    """The step of this rank, of a plan of one stage, on `cpu` or `cuda`."""
-    grid = grid_of(plan, mesh_of(plan), dist.get_rank(), device)
-    trains = bool(plan.request.get("training", True))
-    return LocalStep(plan, grid, trains)
-
-
 def own_graph(plan: Plan, arrays: Mapping[str, Any]) -> Traced:
     """The graph of a plan as a module, for a model without code: its parameters are arrays."""
     module = torch.nn.Module()
@@ -124,52 +117,44 @@ def own_graph(plan: Plan, arrays: Mapping[str, Any]) -> Traced:
 
 
 def applied(
-    found: Traced, match: Match, whole: Plan, *, whole_outputs: bool, losses: bool = False
+    found: Traced,
+    match: Match,
+    *,
+    whole_outputs: bool,
+    losses: bool = False,
+    loss: Callable[[Any, Any], Any] | None = None,
 ) -> Any:
     """The module of a matched model as this rank runs it.
 
     Args:
         found: the model.
-        match: it and what a plan does with a micro-batch.
-        whole: the plan.
+        match: it and the plan.
         whole_outputs: results are whole tensors.
         losses: the plan's own losses are the results.
+        loss: of a result and the last operand of a call, where the model itself has no loss.
     """
-    plan, module = match.plan, found.module
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    module.to(device)
-    constants = _constants(found, match, device)
-    step = local_step(plan, device)
-    table = plan.graph.tensors
-    parameters = {
-        n: table[n].source or found_name
-        for n, found_name in match.names.items()
-        if table[n].role is Role.PARAMETER
-    }
-    syncs = {n: s for n, s in late_syncs(whole).items() if n in parameters}
-    late = late_of(step, syncs, whole.pipeline.micro_batches)
-    _check_tied(parameters, late.syncs)
-    lay_out(module, step, parameters, late.syncs)
-    own = {theirs: n for n, theirs in match.names.items() if table[n].role is Role.INPUT}
+    found.module.to(device)
+    stages = [
+        stage_of(match, number, _constants(found, match, device), device)
+        for number in own_stages(match.plan)
+    ]
+    elsewhere = [
+        name for n, name in match.names.items()
+        if match.plan.graph.tensors[n].role is Role.PARAMETER
+    ]  # fmt: skip
+    lay_out(found.module, [each.kept for each in stages], elsewhere)
+    own = {theirs: n for n, theirs in match.names.items()}
     inputs = [own.get(name, "") for name in found.inputs]
-    fixed = given_parts(step, constants)
-    inner = inner_constants(plan, constants)
-    results = found.out_spec, whole_outputs, losses
-    running = Running(step, parameters, inputs, late, fixed, inner, *results)
-    return installed(module, running, found.in_spec)
-
-
-def _check_tied(parameters: Mapping[str, str], late: Mapping[str, LateSync]) -> None:
-    """Raise `ApplyError` where uses of one parameter want its optimizer's state in two places."""
-    rests: dict[str, set[Layout | None]] = {}
-    for planned, name in parameters.items():
-        rests.setdefault(name, set()).add(late[planned].rest if planned in late else None)
-    for name, found in rests.items():
-        if len(found) > 1:
-            raise ApplyError(
-                f"parameter {name!r} is used twice, and its state rests in two layouts\n"
-                "  at:  plan.json: tensors\n  fix: search with --zero 0 or --zero 3"
-            )
+    running = [
+        each.running(inputs, found.out_spec, whole_outputs=whole_outputs, losses=losses)
+        for each in stages
+    ]
+    if len(match.plan.pipeline.stages) > 1:
+        return installed(
+            found.module, Pipelined.of(match.plan, stages, running, device), None, loss
+        )
+    return installed(found.module, running[0], found.in_spec, loss)
 
 
 def as_tensor(array: Any) -> Any:
@@ -195,16 +180,32 @@ def _constants(found: Traced, match: Match, device: str) -> dict[str, Any]:
     return out
 
 
-def installed(module: Any, running: Running, in_spec: Any) -> Any:
+_NOT_COMPILED = (
+    "a module of `parallelize` replays the two graphs that its first call recorded, with the "
+    "collectives of the plan; torch.compile leaves it as it is"
+)
+
+
+def installed(
+    module: Any, running: Any, in_spec: Any, loss: Callable[[Any, Any], Any] | None = None
+) -> Any:
     """The module with another forward pass, of a class of its own that derives from its class."""
 
     def forward(self: Any, *operands: Any, **kwargs: Any) -> Any:
-        flat, spec = pytree.tree_flatten((operands, kwargs))
+        target: tuple[Any, ...] = ()
+        if loss is not None:
+            *operands, last = operands  # type: ignore[assignment]
+            target = (last,)
+        flat, spec = pytree.tree_flatten((tuple(operands), kwargs))
         if in_spec is not None and spec != in_spec:
             raise TypeError(f"the module was planned for a call with {in_spec}, not with {spec}")
-        return running(self, flat)
+        if isinstance(running, Pipelined):
+            return running(self, flat, loss, target)
+        found = running(self, flat)
+        return found if loss is None else loss(found, *target)
 
     base = type(module)
-    own = {"forward": forward, "planned": running}
+    apart = torch.compiler.disable(forward, reason=_NOT_COMPILED)
+    own = {"forward": apart, "planned": running}
     module.__class__ = type(f"Planned{base.__name__}", (base,), own)
     return module

@@ -29,6 +29,8 @@ class Routes:
 
     plan: Plan
     grid: Grid
+    flowing: frozenset[str] = frozenset()
+    """Tensors that have gradients; those of the graph unless others are given."""
     operators: dict[str, PlannedOperator] = field(init=False)
     resting: dict[str, PlannedTensor] = field(init=False)
     shared: dict[str, PlannedTensor] = field(init=False)
@@ -40,6 +42,7 @@ class Routes:
 
     def __post_init__(self) -> None:
         plan = self.plan
+        self.flowing = self.flowing or frozenset(tensors_with_gradient(plan.graph))
         self.operators = {o.name: o for o in plan.operators}
         self.resting = {t.name: t for t in plan.tensors if t.role != "shared"}
         self.shared = {t.name: t for t in plan.tensors if t.role == "shared"}
@@ -74,7 +77,7 @@ class Routes:
     def wanted(self, op: Op) -> list[int]:
         """Operands whose gradients the backward pass makes."""
         graph = self.plan.graph
-        flags = operand_gradients(op, tensors_with_gradient(graph))
+        flags = operand_gradients(op, self.flowing)
         return [i for i, f in enumerate(flags) if f and graph.tensors[op.inputs[i]].is_float]
 
     def hops(self, direction: str, key: Key) -> list[Hop]:
@@ -101,7 +104,7 @@ class Routes:
     def origin_gradient(self, name: str) -> Layout | None:
         """The layout in which whatever makes a tensor takes its gradient."""
         resting = self.resting.get(name)
-        if resting is not None and resting.role == "parameter":
+        if resting is not None and (resting.role == "parameter" or resting.gradient):
             return self.layout(resting.gradient or resting.layout)
         maker = self.plan.graph.producers().get(name)
         if maker is None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import NamedSharding
 
 from executors.backward import BACKWARD, GATHER, gradient_name
@@ -21,6 +23,7 @@ from executors.xla.operators import element_type, run_operator
 from executors.xla.pins import Meeting, Pins, handed_out, layouts_along, terms_of
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.graph import Op, OpGraph, Role
+from ir.normalise.ends import ENDS
 from ir.ops import LOSS
 from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedTensor
 
@@ -101,6 +104,13 @@ class Program:
             out[name] = pins.sharding(planned.layout) if planned else pins.whole(array.ndim)
         return out
 
+    @cached_property
+    def kept(self) -> frozenset[str]:
+        """Activations that the backward pass finds, where the plan computes others again."""
+        again = frozenset(self.plan.recomputed)
+        made = (n for op in self.plan.graph.ops for n in op.outputs if n)
+        return frozenset(n for n in made if n not in again) if again else frozenset()
+
     @property
     def _pins(self) -> Pins:
         if self.pins is None:
@@ -180,6 +190,22 @@ class _Pass:
                 self.outputs[op.outputs[0]] = self.held[op.outputs[0]]
                 losses.append(self.held[op.outputs[0]])
         return sum(losses), self.outputs
+
+    def results(self) -> dict[str, Any]:
+        """What the model hands out: whatever its ends read; losses of the plan are not run."""
+        for op in self.graph.ops:
+            if op.kind in ENDS:
+                self.outputs[op.inputs[0]] = self._to_reader(
+                    op, 0, op.inputs[0], self._copy(op, 0, op.inputs[0])
+                )
+                continue
+            for name, found in zip((n for n in op.outputs if n), self._results(op), strict=True):
+                self._hold(name, found, self._made(op, name))
+        return self.outputs
+
+    def _named(self, name: str, array: Any) -> Any:
+        """What the backward pass finds goes by its name, where it computes other tensors again."""
+        return checkpoint_name(array, name) if name in self.program.kept else array
 
     def _deliver(self, op: Op) -> None:
         for index, name in enumerate(op.inputs):
@@ -292,9 +318,16 @@ class _Pass:
             return array
         there = [ends[0], *layouts_along(self.program.paths.get(key, ())), *ends[1:]]
         if key[0] not in self.program.with_gradient or not back:
-            return pins.along(array, there, [])
+            return self._named(key[0], pins.along(array, there, []))
         way = layouts_along(self.program.back.get(key, ()))
-        return pins.along(array, there, [there[-1], *way, ends[0]])
+        moved = pins.along(array, there, [there[-1], *way, ends[0]])
+        return self._named(key[0], moved)
+
+
+def results(program: Program, given: Mapping[str, Any]) -> list[Any]:
+    """What a model hands out, in order."""
+    found = _Pass(program, given).results()
+    return [found[n] for n in program.plan.graph.outputs if n in found] or list(found.values())
 
 
 def _is_kept(primitive: Any, *_: Any, **__: Any) -> bool:

@@ -76,3 +76,22 @@ def test_a_missing_file_and_a_folder_are_refused(planner: Planner, tmp_path: Pat
         run = planner("calibrate", "profile", str(path))
         assert run.code == 2
         assert "cannot read the trace" in run.err
+
+
+def test_a_table_of_steps_is_compared_with_the_step_of_a_plan(
+    mlp: Path, planner: Planner, tmp_path: Path
+) -> None:
+    out, table = tmp_path / "plan", tmp_path / "step_trace_time.csv"
+    planner("search", mlp, "--devices", 2, "-o", out)
+    table.write_text("Step,Computing,Communication(Not Overlapped),Free\n1,70,20,10\n2,90,20,10\n")
+    words = ("calibrate", "profile", table, "--plan", out / "plan.json")
+    facts = planner(*words, "--json").json
+    found = {each["class"]: each for each in facts["classes"]}
+    assert set(found) == {"step", "computation", "exposed communication", "idle"}
+    assert found["step"]["measured_s"] == pytest.approx(110e-6)
+    parts = ("computation", "exposed communication", "idle")
+    for key in ("measured_s", "planned_s"):
+        assert sum(found[n][key] for n in parts) == pytest.approx(found["step"][key])
+    run = planner(*words)
+    assert run.code == 0
+    assert "exposed communication" in run.out

@@ -56,8 +56,12 @@ def test_what_torch_does_otherwise_has_a_price(plan: Plan) -> None:
     assert any("list hosts in that order" in line for line in lines)
 
 
-def test_pipeline_stages_are_refused(plan: Plan) -> None:
+def test_pipelines_that_torch_cannot_run_are_refused(plan: Plan) -> None:
     stage: PipelineStage = plan.pipeline.stages[0]
     two = replace(plan.pipeline, schedule="1f1b", micro_batches=2, stages=(stage, stage))
-    with pytest.raises(ApplyError, match="2 pipeline stages"):
-        refuse(replace(plan, pipeline=two))
+    refuse(replace(plan, pipeline=two))
+    with pytest.raises(ApplyError, match="torch's schedules are 1f1b"):
+        refuse(replace(plan, pipeline=replace(two, schedule="dualpipe")))
+    uneven = replace(two, stages=(stage, replace(stage, mesh=(("card", 1, 0),))))
+    with pytest.raises(ApplyError, match="different numbers of devices"):
+        refuse(replace(plan, pipeline=uneven))

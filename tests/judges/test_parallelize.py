@@ -50,6 +50,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[Case, Plan]:
     }
     plain = found["perceptron", DATA]
     made = tuple(n for op in plain.graph.ops[:-1] for n in op.outputs if n)
+    found["perceptron", "compiled"] = plain
     found["perceptron", "recomputed"] = replace(plain, recomputed=made)
     return found | staged(folder)
 
@@ -77,10 +78,12 @@ def trained(
 
 def trained_on(size: int, planned: dict[Case, Plan], folder: Path) -> dict[Case, dict[str, Any]]:
     cases = []
-    for number, ((net, _), plan) in enumerate(planned.items()):
+    for number, ((net, scheme), plan) in enumerate(planned.items()):
         (folder / f"{number}.json").write_text(plan_to_json(plan))
-        times = plan.pipeline.micro_batches
-        cases.append({"net": net, "plan": f"{number}.json", "micro_batches": times})
+        times, stages = plan.pipeline.micro_batches, len(plan.pipeline.stages)
+        file = f"{number}.json"
+        case = {"net": net, "plan": file, "micro_batches": times, "stages": stages}
+        cases.append({**case, "compiled": scheme == "compiled"})
     (folder / "cases.json").write_text(json.dumps(cases))
     script = Path(__file__).parent / "training_nets.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -113,6 +116,46 @@ def test_states_that_need_several_messages_or_none_train_alike(tmp_path: Path) -
     for case, seen in trained_on(4, drawn, tmp_path).items():
         assert seen["losses"] == pytest.approx(seen["alone"], rel=1e-4), case
         assert all(error < 1e-4 for error in seen["errors"].values()), case
+
+
+STAGED = ("gpt with loss", "llama", "vision", "images", "u-net")
+
+
+def pipelined(net: str, folder: Path, devices: int = 2, **changed: Any) -> Plan:
+    asked = SearchRequest(
+        target="torch", global_batch=8, micro_batch="2", pipeline="2", interleave="1"
+    )
+    machine = named_cluster("dgx-h100", devices)
+    return search(graph_of(net, folder), machine, replace(asked, **changed))
+
+
+def test_stages_of_a_pipeline_train_alike(tmp_path: Path) -> None:
+    cases = {(net, "1f1b"): pipelined(net, tmp_path) for net in STAGED}
+    cases["gpt with loss", "interleaved"] = pipelined("gpt with loss", tmp_path, interleave="2")
+    assert cases["gpt with loss", "interleaved"].pipeline.chunks == 2
+    plain = cases["gpt with loss", "1f1b"]
+    gpipe = replace(plain.pipeline, schedule="gpipe")
+    cases["gpt with loss", "gpipe"] = replace(plain, pipeline=gpipe)
+    found = trained_on(2, cases, tmp_path)
+    for case, seen in found.items():
+        assert seen["losses"] == pytest.approx(seen["alone"], rel=1e-4), case
+        assert max(seen["errors"].values()) < 1e-4, case
+    for case in (("llama", "1f1b"), ("vision", "1f1b")):
+        (send,) = cases[case].pipeline.sends
+        expected = ["point_to_point", 2, send.nbytes * send.count, send.count]
+        assert found[case]["sent"] == [expected], case
+
+
+def test_stages_of_two_devices_train_alike(tmp_path: Path) -> None:
+    net = "gpt with loss"
+    cases = {
+        (net, f"ZeRO {zero}"): pipelined(net, tmp_path, 4, degrees=(("dp", 2),), zero=str(zero))
+        for zero in (0, 1, 3)
+    }
+    cases[net, "tensor"] = pipelined(net, tmp_path, 4, degrees=(("tp", 2),))
+    for case, seen in trained_on(4, cases, tmp_path).items():
+        assert seen["losses"] == pytest.approx(seen["alone"], rel=1e-4), case
+        assert max(seen["errors"].values()) < 1e-4, case
 
 
 def test_losses_and_gradients_are_those_of_one_device(trained: dict[Case, dict[str, Any]]) -> None:

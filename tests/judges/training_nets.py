@@ -17,6 +17,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
+from executors.dtensor.pipelined import Pipelined
+
 STEPS = 5
 
 
@@ -197,19 +199,28 @@ def case_of(name: str) -> tuple[Any, tuple[Any, ...], Any]:
     return GPT(with_loss=True), (ids, targets), None
 
 
+def loss_of(scores: Any, goal: Any) -> Any:
+    """The loss of scores whose classes are last."""
+    return functional.cross_entropy(scores.flatten(0, -2), goal.flatten())
+
+
 def _trained(
-    model: Any, operands: tuple[Any, ...], targets: Any, times: int = 1
+    model: Any, operands: tuple[Any, ...], targets: Any, times: int = 1, share: float = 1.0
 ) -> tuple[list[float], Any]:
-    """Losses of some steps, and the gradients of the first; each step has so many micro-batches."""
+    """Losses of some steps, and the gradients of the first; each step has so many micro-batches,
+    each of which counts for a share.
+    """
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses, first = [], {}
     for step in range(STEPS):
         total = 0.0
         for number in range(times):
             *own, goal = (_part(each, number, times) for each in (*operands, targets))
-            found = model(*own)
-            if goal is not None:
-                found = functional.cross_entropy(found.flatten(0, -2), goal.flatten())
+            if goal is not None and isinstance(getattr(model, "planned", None), Pipelined):
+                found = model(*own, goal)
+            else:
+                found = model(*own) if goal is None else loss_of(model(*own), goal)
+            found = found * share
             found.backward()
             total += found.item()
         if not step:
@@ -236,24 +247,31 @@ def _judged(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
 
     model, operands, targets = case_of(case["net"])
     times = int(case.get("micro_batches", 1))
-    alone, expected = _trained(copy.deepcopy(model), operands, targets, times)
+    stages = int(case.get("stages", 1))
+    share = 1.0 / times if stages > 1 else 1.0
+    alone, expected = _trained(copy.deepcopy(model), operands, targets, times, share)
     first = tuple(_part(each, 0, times) for each in operands)
-    model = parallelize(model, folder / case["plan"], first)
-    losses, gradients = _trained(model, operands, targets, times)
+    loss = loss_of if stages > 1 and targets is not None else None
+    model = parallelize(model, folder / case["plan"], first, loss=loss)
+    if case.get("compiled"):
+        model.compile()
+    losses, gradients = _trained(model, operands, targets, 1 if stages > 1 else times)
     errors = {
         n: float((g - expected[n]).norm() / expected[n].norm())
         for n, g in gradients.items()
         if n not in model.planned.unordered()
     }
     sent = [[t.kind, t.group_size, t.nbytes, t.count] for t in model.planned.traffic()]
+    stages_here = getattr(model.planned, "running", [model.planned])
+    graphs = [graph for each in stages_here for graph in each.recording.graphs]
     calls = sum(
         node.target is torch.ops._c10d_functional.all_reduce.default
-        for graph in model.planned.recording.graphs
+        for graph in graphs
         for node in graph.graph.nodes
     )
     shards = [str(p.placements) for p in model.parameters()]
     found = {"alone": alone, "losses": losses, "errors": errors, "sent": sent, "shards": shards}
-    again = [str(n.target) for n in model.planned.recording.graphs[-1].graph.nodes]
+    again = [str(n.target) for n in graphs[-1].graph.nodes]
     return {**found, "calls": calls, "backward": again}
 
 

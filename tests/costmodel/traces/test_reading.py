@@ -255,3 +255,49 @@ def test_own_time_of_nested_calls_sums_to_the_whole(parts: list[int]) -> None:
     own = own_seconds(calls)
     assert sum(own) == sum(parts)
     assert own[0] == 0
+
+
+STEPS = (
+    "Device_id,Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Stage,"
+    "Bubble,Communication(Not Overlapped and Exclude Receive),Preparing\n"
+    "0,1,700.5,200,100,300,99.5,1000,0,200,3\n"
+    "0,2,800,100,200,300,100,1000,0,100,3\n"
+)
+
+
+def test_a_table_of_steps_tells_what_each_step_took(tmp_path: Path) -> None:
+    path = tmp_path / "step_trace_time.csv"
+    path.write_text(STEPS)
+    found = read_trace(path)
+    assert found.steps == 2
+    assert found.span_s == pytest.approx(2e-3)
+    assert found.seconds == {
+        "computation": pytest.approx(750.25e-6), "exposed communication": pytest.approx(150e-6),
+        "idle": pytest.approx(99.75e-6), "step": pytest.approx(1e-3),
+    }  # fmt: skip
+    assert found.message_s == pytest.approx(6e-4)
+    assert found.hidden_s == pytest.approx(3e-4)
+
+
+def test_ranks_of_a_table_of_steps_are_counted_and_stages_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "cluster_step_trace_time.csv"
+    head = "Step,Type,Index,Computing,Communication(Not Overlapped),Free"
+    path.write_text(f'{head}\n1,rank,0,8,1,1\n1,rank,1,6,3,1\n1,stage,"(0, 1)",8,3,1\n')
+    found = read_trace(path)
+    assert (found.ranks, found.steps) == (2, 2)
+    assert found.seconds["step"] == pytest.approx(10e-6)
+
+
+@pytest.mark.parametrize("bad", ["0,1,700,many,1,1,1", "0,1,-7,2,1,1,1", "0,1"])
+def test_a_table_of_steps_that_is_broken_names_the_row(bad: str, tmp_path: Path) -> None:
+    path = tmp_path / "step_trace_time.csv"
+    path.write_text(STEPS + bad + "\n")
+    with pytest.raises(CalibrationError, match="row 4"):
+        read_trace(path)
+
+
+def test_a_table_without_a_step_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "step_trace_time.csv"
+    path.write_text(STEPS.splitlines()[0] + "\n")
+    with pytest.raises(CalibrationError, match="no step"):
+        read_trace(path)

@@ -1,0 +1,32 @@
+"""Devices of this machine, as JAX has them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import jax
+
+from executors.semantics.call import NotRunError
+
+LEAST_DEVICES = 16
+"""Forced devices of a process; they cannot be added to later."""
+
+
+def devices(count: int) -> list[Any]:
+    """Real accelerators if there are as many, else forced devices of this machine.
+
+    Raises:
+        NotRunError: JAX was started with fewer.
+    """
+    with suppress(RuntimeError):  # where JAX has started, what it has must do
+        jax.config.update("jax_num_cpu_devices", max(count, LEAST_DEVICES))
+    found = jax.devices()
+    if len(found) < count:
+        found = jax.devices("cpu")
+    if len(found) < count:
+        raise NotRunError(
+            f"JAX was started with {len(found)} devices, the plan has {count}: judge larger plans "
+            "first, or in a process of their own"
+        )
+    return list(found[:count])
