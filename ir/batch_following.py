@@ -127,7 +127,7 @@ class Follower:
         found = place.inside([rule.sizes[f] for f in factors]) if factors else None
         if found is None or factors[found[0]] in rule.locked:
             raise self._lost(op)
-        return factors[found[0]], replace(found[1], dim=0)
+        return factors[found[0]], Place(0, found[1].outer, found[1].count)
 
     def _torn(self, op: Op, *, possible: bool) -> BatchError:
         kind = BatchError if possible else ContradictionError
@@ -252,7 +252,8 @@ class Follower:
             if math.prod(first.dims) != math.prod(last.dims):
                 raise self._lost(op, possible=False)
         before = OpView(op, self.graph)
-        return replace(op, attributes=rewritten(before, after, self._rule(op).sizes))
+        attributes = rewritten(before, after, self._rule(op).sizes)
+        return op if attributes == op.attributes else replace(op, attributes=attributes)
 
     def _stretched_ops(self, tensors: dict[str, Tensor], batch: int) -> list[Op]:
         """The operators, with wide forms of the operands that had no batch of their own."""
@@ -269,7 +270,8 @@ class Follower:
                     expand = f"{op.name}/expand/{name}"
                     out.append(Op(expand, "Expand", (name,), (wide,), {}, op.scope))
                 inputs = [wide if n == name else n for n in inputs]
-            out.append(replace(op, inputs=tuple(inputs)))
+            same = tuple(inputs) == op.inputs
+            out.append(op if same else replace(op, inputs=tuple(inputs)))
         return out
 
 
@@ -280,7 +282,7 @@ def _place(
     for dim, factors in enumerate(mapping or ()):
         if factor in factors:
             before = math.prod(rule.sizes[f] for f in factors[: factors.index(factor)])
-            return replace(inside, dim=dim, outer=inside.outer * before)
+            return Place(dim, inside.outer * before, inside.count)
     return None
 
 

@@ -40,8 +40,10 @@ class Place:
             if self.outer % before == 0 and before * size % self.outer == 0:
                 held = before * size % (self.outer * self.count) == 0
                 if held and (size == 1 or before * size > self.outer):
-                    return index, replace(self, outer=self.outer // before)
-                found = (index, replace(self, outer=self.outer // before)) if held else found
+                    return index, Place(self.dim, self.outer // before, self.count)
+                found = (
+                    (index, Place(self.dim, self.outer // before, self.count)) if held else found
+                )
             before *= size
         cut = self.outer == 1 and sizes[0] > 1 and self.count % sizes[0] == 0
         return (0, replace(self, count=sizes[0])) if found is None and cut else found

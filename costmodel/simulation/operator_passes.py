@@ -118,12 +118,11 @@ class OperatorPasses:
         """Operator by operator; parameters that the step before has updated travel beside it."""
         own, device = self.stage.operators[each.chunk], self.device
         needs = [device.last] if device.last >= 0 else []
-        # On the stream of kernels: none runs before what the stage before sends is there.
-        marker = device.graph.add("", Activity("barrier"), 0.0, (device.compute,), needs)
+        marker = device.graph.add("", Activity("barrier"), 0.0, (), needs)
         plan = _pass_of(own.micro, backward=False)
         updated = self._updated(each.chunk)
         self.tasks.take(replace(plan, collectives=(*plan.collectives, *updated)), updated)
-        self.tasks.forward_pass(own.leaving)
+        self.tasks.forward_pass(own.leaving, frozenset([marker]))
         last = device.last if device.last >= 0 else marker
         left = frozenset[int]().union(*(self.tasks.ready.get(n, frozenset()) for n in own.leaving))
         return Ends(marker, last, sorted(left) or [last])

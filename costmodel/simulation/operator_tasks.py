@@ -97,12 +97,17 @@ class OperatorTasks:
             known.clear()
         self._expect()
 
-    def forward_pass(self, leaving: Sequence[str] = ()) -> None:
-        """All operators forward, and what brings tensors into the layout in which they leave."""
+    def forward_pass(self, leaving: Sequence[str] = (), after: Tasks = frozenset()) -> None:
+        """All operators forward, and what brings tensors into the layout in which they leave.
+
+        Args:
+            leaving: tensors that leave for the next stage.
+            after: what tensors that come in wait for, and all kernels.
+        """
         for name in (t.name for t in self.plan.tensors if t.role in {"input", "parameter"}):
             self._shared(name)
         for operator in self.plan.operators:
-            self._forward(operator)
+            self._forward(operator, after)
         for name in leaving:
             self._chain(
                 self.index.messages(Cause.FORWARD, name, LEAVES), self.ready.get(name, frozenset())
@@ -239,13 +244,13 @@ class OperatorTasks:
         needs = self.ready.get(name, frozenset())
         self.ready[name] = self._chain(self.index.messages(Cause.FORWARD, name), needs)
 
-    def _forward(self, operator: PlannedOperator) -> None:
+    def _forward(self, operator: PlannedOperator, after: Tasks) -> None:
         inputs, outputs = self.index.tensors_of(operator.name)
         place = self.index.place(self.index.position[operator.name], backward=False)
-        needs = self.gathers.before(place, self.device.last)
+        needs = self.gathers.before(place, self.device.last) | after
         for number, name in enumerate(inputs):
             items = self.index.messages(Cause.FORWARD, operator.name, number)
-            needs |= self._chain(items, self.ready.get(name, frozenset()))
+            needs |= self._chain(items, self.ready.get(name, after))
         seconds = operator.compute_s - operator.backward_s
         if seconds > 0:
             needs = self._kernel(_called(operator), Cause.COMPUTE_FORWARD, seconds, needs)

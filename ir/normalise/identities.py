@@ -17,7 +17,7 @@ def drop_identities(graph: OpGraph) -> OpGraph:
         if _is_identity(op, graph) and op.outputs[0] not in graph.outputs:
             alias[op.outputs[0]] = inputs[0]
         else:
-            kept.append(replace(op, inputs=inputs))
+            kept.append(op if inputs == op.inputs else replace(op, inputs=inputs))
     return graph.with_ops(kept)
 
 

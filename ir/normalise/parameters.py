@@ -21,7 +21,8 @@ def fold_parameters(graph: OpGraph) -> OpGraph:
     flipped: dict[str, str] = {}
     kept: list[Op] = []
     for original in graph.ops:
-        op = replace(original, inputs=tuple(alias.get(n, n) for n in original.inputs))
+        inputs = tuple(alias.get(n, n) for n in original.inputs)
+        op = original if inputs == original.inputs else replace(original, inputs=inputs)
         source = tensors[op.inputs[0]] if op.inputs and op.inputs[0] else None
         if source is None or source.role is not Role.PARAMETER or op.outputs[0] in graph.outputs:
             kept.append(_flip_operands(op, flipped))

@@ -148,6 +148,8 @@ def following(
     lowered: Lowered, degrees: Degrees, scope: str = "", where: Mapping[str, int] | None = None
 ) -> Lowered:
     """The problem with the candidates that follow the degrees, which `followed` takes so too."""
+    if not degrees:
+        return lowered
     allowed: dict[int, IndexArray] = {}
     experts_first = sorted(degrees, key=lambda degree: degree[0] != "ep")
     for each in followed(lowered, experts_first, scope, where):
@@ -183,7 +185,7 @@ class _Following:
         self.sizes = lowered.setting.mesh.sizes
         self.ops = {op.name: op for op in self.graph.ops}
         self._known: dict[tuple[object, ...], BoolArray] = {}
-        self.where = batch_places(self.graph) if where is None else where
+        self.where = self.graph.once("batch places", batch_places) if where is None else where
         self.slots = self.graph.once("slots", slot_tensors) if spread else frozenset()
         """Tensors that experts work on, where the degrees say over how many devices these are
         spread: there `ep` of the axes of `dp` or `tp` split experts."""

@@ -91,6 +91,7 @@ def plan_pipeline(
     *,
     tries_one_batch: bool = True,
     one_batch: Plan | None = None,
+    stages_save: float | None = None,
     any_will_do: bool = False,
 ) -> Plan:
     """The same without a look for remedies where nothing fits.
@@ -102,6 +103,8 @@ def plan_pipeline(
         report: receives progress.
         tries_one_batch: a step may be one micro-batch: the batch may fit as one.
         one_batch: the plan of that, where it is known; it is the answer unless another is faster.
+        stages_save: share of the step of `one_batch` that stages must promise by their bound to be
+            looked at, and then they alone; None for steps of one stage too.
         any_will_do: the first plan that is found to fit is enough.
 
     Raises:
@@ -114,7 +117,9 @@ def plan_pipeline(
 
     def fastest(asked: SearchRequest) -> Plan:
         search = PipelineSearch(graph, cluster, asked, any_will_do)
-        return _Search(search, report, one_batch, tries_one_batch=tries_one_batch).plan()
+        return _Search(
+            search, report, one_batch, stages_save, tries_one_batch=tries_one_batch
+        ).plan()
 
     if request.cost == MEMORY and not any_will_do:
         return least_memory(request, fastest)
@@ -127,6 +132,7 @@ class _Search:
         task: PipelineSearch,
         report: Report,
         one_batch: Plan | None,
+        stages_save: float | None,
         *,
         tries_one_batch: bool,
     ) -> None:
@@ -134,14 +140,14 @@ class _Search:
         self.tried: set[Configuration] = set()
         self.fitting: list[Draft] = []
         self.searched: list[Lowered] = []
-        self.one_batch = one_batch
+        self.one_batch, self.stages_save = one_batch, stages_save
         self.is_one_batch_known = one_batch is not None
         self.refused: Solved | None = None
 
     def plan(self) -> Plan:
         """The best of all shapes."""
         every = self.task.shapes()
-        shapes = [s for s in every if self.tries_one_batch or s.micro_batches > 1]
+        shapes = [shape for shape in every if self._is_looked_at(shape)]
         first = self.task.micro(self.task.first_micro_batch)
         said = check_offload(self.task.cluster.chip, self.task.request.offload)
         check_states(first.graph, self.task.cluster, self.task.request)
@@ -159,6 +165,11 @@ class _Search:
             best.graph, best.mesh, best.operators, self.task.request.ring_attention
         )
         return replace(best, notes=(*best.notes, *said, *context))
+
+    def _is_looked_at(self, shape: Configuration) -> bool:
+        if self.stages_save is not None:
+            return shape.stages > 1
+        return self.tries_one_batch or shape.micro_batches > 1
 
     def _equal(self, shapes: Sequence[Configuration], bounds: NetworkBounds) -> float:
         """Solve the best stages of equal devices; seconds that all of them take at least."""
@@ -181,7 +192,7 @@ class _Search:
             best = search.one_stage()
             if best is not None:
                 self._solve([best])
-        search.least_s = min(search.least_s, self._least_s())
+        search.least_s = min(search.least_s, self._least_s() * (1 - (self.stages_save or 0.0)))
         return len(self.tried)
 
     def _unequal(self, bounds: NetworkBounds) -> float:
