@@ -51,9 +51,11 @@ class CheckedNetwork:
 
     # fmt: off
     route: Annotated[str, Option(
-        group=Group.QUESTION, choices=("apply", "checkpoint", "operators"), noun="route",
-        help="How the strategies come: apply_mindspore.py beside strategy.ckpt, the checkpoint "
-        "alone, or the operators' file in sharding propagation.",
+        group=Group.QUESTION, choices=("apply", "propagation", "checkpoint", "operators"),
+        noun="route",
+        help="How the strategies come: apply_mindspore.py beside strategy.ckpt, the same with "
+        "sharding propagation for what it cannot reach, the checkpoint alone, or the operators' "
+        "file.",
     )] = "apply"
     mindspore_python: Annotated[Path | None, MINDSPORE_PYTHON] = None
     graphs: Annotated[Path | None, Option(

@@ -3,7 +3,8 @@
 Some nodes have the full name of their primitive behind a number, as
 `16-Default/layers-CellList/0-Layer/softmax-Softmax/Softmax-op0`, others the number alone. A cell
 that no name tells is that of the parameter, else what the neighbours have in common. Layer
-normalisation and activations, which the export writes as many nodes, become one operator again.
+normalisation and activations, which the export writes as many nodes, become one operator again, and
+reshapes that were `ExpandDims` are that.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def mend(model: onnx.ModelProto) -> None:
 
 def as_network(graph: OpGraph) -> OpGraph:
     """The graph with the scopes, the operators and the primitives of the network."""
-    graph = _with_activations(_with_norms(graph))
+    graph = _with_new_dims(_with_activations(_with_norms(graph)))
     work = _Cells(graph)
     cells = [work.cell(op) for op in graph.ops]
     ops = _numbered(graph, cells)
@@ -119,6 +120,23 @@ def _with_activations(graph: OpGraph) -> OpGraph:
     return graph.with_live_ops([replaced.get(op.name, op) for op in graph.ops])
 
 
+def _with_new_dims(graph: OpGraph) -> OpGraph:
+    """The graph with `ExpandDims`, which the export writes as a reshape."""
+    return graph.with_live_ops([_unsqueezed(graph, op) or op for op in graph.ops])
+
+
+def _unsqueezed(graph: OpGraph, op: Op) -> Op | None:
+    """What a reshape was before the export, if its name says that it added a dimension."""
+    found = _NAMED.match(op.outputs[0])
+    if op.kind != "Reshape" or found is None or found[2] != "ExpandDims":
+        return None
+    before, after = (graph.tensors[name].dims for name in (op.inputs[0], op.outputs[0]))
+    for axis, size in enumerate(after):
+        if size == 1 and (*after[:axis], *after[axis + 1 :]) == before:
+            return replace(op, kind="Unsqueeze", inputs=op.inputs[:1], attributes={"axes": (axis,)})
+    return None
+
+
 class _Cells:
     """Paths of the cells that hold operators."""
 
@@ -149,19 +167,24 @@ class _Cells:
         return found
 
     def _between(self, op: Op) -> str:
-        """Of what makes the operands, or of the last made and the next reader: the deeper one."""
+        """Where all neighbours are in one cell, that; else of what makes the operands, or of the
+        last made and the next reader: the deeper one.
+        """
         makers = [each for each in self._makers(op) if self.paths[each.name] is not None]
         if not makers:
             return _parent(self._reader(op) or "")
+        around = {self.paths[each.name] or "" for each in makers} | {self._reader(op) or ""}
+        if len(around) == 1:
+            return around.pop()
         last = max(makers, key=lambda each: self.order[each.name])
         before = self.paths[last.name] or ""
         if len(makers) == 1 and last.name not in self.told:
             return before
         behind = self._reader(op)
-        around = [_common([before, behind])] if behind is not None else [_parent(before)]
+        shared = [_common([before, behind])] if behind is not None else [_parent(before)]
         if len(makers) > 1:
-            around.append(_common([self.paths[each.name] or "" for each in makers]))
-        return max(around, key=len)
+            shared.append(_common([self.paths[each.name] or "" for each in makers]))
+        return max(shared, key=len)
 
     def _reader(self, op: Op) -> str | None:
         """The cell of the next reader that has one."""

@@ -25,9 +25,10 @@ from ir.mindspore_forms.strategies import Strategy
 from ir.ops import LOSS
 from ir.plan import NamedLayout, Plan
 
-ROUTES = ("apply", "checkpoint", "operators")
-"""`.shard()` by apply_mindspore.py beside the strategy checkpoint, the checkpoint alone, or the
-strategies of all operators in sharding propagation.
+ROUTES = ("apply", "propagation", "checkpoint", "operators")
+"""`.shard()` by apply_mindspore.py beside the strategy checkpoint, the same in sharding
+propagation, where the rest follows its neighbours, the checkpoint alone, or the strategies of all
+operators.
 """
 Writer: TypeAlias = Callable[[Path], None]
 _PROGRAM = "executors.mindspore.script.own_network"

@@ -83,8 +83,12 @@ and parameters alone may be given, and the rest left to sharding propagation:
 """
 
 {custom}
-def apply(network, strategies=None):
-    """Call `.shard()` on the operators of a network; returns a line for each that was not found."""
+def apply(network, strategies=None, follow=False):
+    """Call `.shard()` on the operators of a network; returns a line for each that was not found.
+
+    With `follow`, for the mode sharding_propagation, a primitive whose calls have several
+    strategies gets none: there each call follows its neighbours, as all that no cell holds does.
+    """
     cells = dict(network.cells_and_names())
     missing = []
     tables = [(STRATEGIES if strategies is None else strategies, _cut){more}]
@@ -109,6 +113,9 @@ def apply(network, strategies=None):
                         break
                     if len(found) != 1 or shared is None:
                         missing.append(f"{{path}}: {{counts}}")
+                        continue
+                    if follow:
+                        missing.append(f"{{path}}: {{counts}}, which follows its neighbours")
                         continue
                     missing.append(f"{{path}}: {{counts}}, which gets the commonest strategy")
                     wanted = [shared]

@@ -59,9 +59,12 @@ _USE_BOTH = """    network = ...
 {apply}    step = setup.new_interface(training_step)   # or setup.old_interface() before all others
 """
 
-_APPLY = """    for line in apply(network):   # of apply_mindspore.py; before the optimizer is made
+_APPLY = """    for line in apply({arguments}):  # of apply_mindspore.py, before the optimizer
         print(line)
 """
+
+_APPLIED = {"semi_auto": "network", "sharding_propagation": "network, follow=True"}
+"""Arguments of `apply` in the modes that take strategies of primitives."""
 
 _MEMORY = """    if hasattr(ms, "runtime"):
         ms.runtime.set_memory(max_size={size!a})
@@ -99,7 +102,8 @@ def script(plan: Plan, settings: Settings) -> Made:
     """
     context = context_of(plan, settings)
     new = context.has_new_interface
-    apply = _APPLY if context.mode in {"semi_auto", "sharding_propagation"} else ""
+    arguments = _APPLIED.get(context.mode, "")
+    apply = _APPLY.format(arguments=arguments) if arguments else ""
     beside = [
         context.strategy_file or "no strategy file",
         *(["apply_mindspore.py"] if apply else []),

@@ -20,6 +20,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -28,6 +29,7 @@ from planner.problem import FloatArray, IntArray, Problem
 from planner.solvers.contract import Budget, Incumbent, Meter, Progress, Solution
 from planner.solvers.message_passing import MessagePassing
 from planner.solvers.propagation import (
+    NEVER,
     Link,
     Propagation,
     Route,
@@ -257,6 +259,8 @@ class MindsporePropagation(Propagation):
       has led to that one meanwhile, no other that waits goes on either.
     - A node follows the edges that led to it: all that it reads, or the one edge from a reader.
       Other decided neighbours do not count, but for pairs that are forbidden.
+    - A reshape, and what stands for a tensor of several readers, regards its maker when a reader
+      leads to it. What reads a reshape is cut as little as that allows.
     - What nothing leads to stays whole.
     """
 
@@ -270,13 +274,52 @@ class MindsporePropagation(Propagation):
         left = [node for node in order if node not in led]
         before = decided_before(problem, [*led, *left])
         whole = {node for node in left if _costs(problem, node)}
-        steps = (_step(node, links, led, whole) for node, links in before)
+        carrying = _Carrying(problem)
+        steps = (carrying.told(_step(node, links, led, whole)) for node, links in before)
         return Route(tuple(steps), starts)
 
 
 def _costs(problem: Problem, node: int) -> bool:
     """Whether a node is an operator: parameters and tensors cost nothing of their own."""
     return bool(problem.node_tables[problem.node_table_of[node]].time_s.any())
+
+
+class _Carrying:
+    """Nodes that carry a layout on: reshapes, and what stands for a tensor of several readers.
+
+    Such a node has the layout of its maker, or one that this is turned into; some pairs are
+    forbidden. A node that is led by its reader has to choose for its maker too.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.into: dict[int, list[tuple[int, FloatArray]]] = {}
+        self.reshapes: set[int] = set()
+        """Reshapes, and the tensors that they make."""
+        made = {max(ends) for ends in problem.edges}
+        made |= {node for node, size in enumerate(problem.sizes) if size == 1}
+        tables = zip(problem.edges, problem.edge_table_of, strict=True)
+        for (u, v), table in sorted(tables, key=lambda each: (max(each[0]), min(each[0]))):
+            matrix = problem.edge_tables[table].time_s
+            source, target = min(u, v), max(u, v)
+            if (matrix >= NEVER).any() and source in made:
+                self.into.setdefault(target, []).append((source, matrix if u < v else matrix.T))
+                if _costs(problem, target) or source in self.reshapes:
+                    self.reshapes.add(target)
+
+    def ahead(self, node: int) -> FloatArray:
+        """What the makers of a node send at least, for each of its candidates."""
+        out = np.zeros(self.problem.sizes[node])
+        for source, matrix in self.into.get(node, ()):
+            out = out + (self.ahead(source)[:, None] + matrix).min(axis=0)
+        return out
+
+    def told(self, step: Step) -> Step:
+        """A step with what it has to choose for others."""
+        backward = step.node in self.into and any(not forward for _, _, forward in step.led_by)
+        behind = any(forward and other in self.reshapes for _, other, forward in step.led_by)
+        ahead = self.ahead(step.node) if backward else None
+        return replace(step, ahead=ahead, least_cut=behind)
 
 
 def _step(
@@ -291,6 +334,17 @@ def _step(
     return Step(node, ahead, tuple(link for link in links if link not in ahead))
 
 
+def _dataset(problem: Problem, reads: Sequence[Sequence[int]]) -> list[int]:
+    """Nodes without a choice, such as the inputs, and what stands for an input of several readers,
+    which has no cost of its own.
+    """
+    given = {node for node, size in enumerate(problem.sizes) if size == 1} - {*problem.pinned}
+    for node, own in enumerate(reads):
+        if own and given.issuperset(own) and not _costs(problem, node):
+            given.add(node)
+    return sorted(given)
+
+
 class _Spread:
     """Where the choices of the pins, and then of the inputs, spread to."""
 
@@ -301,13 +355,13 @@ class _Spread:
         for u, v in sorted(set(problem.edges)):
             self._reads[v].append(u)
             self._readers[u].append(v)
-        single = [node for node, size in enumerate(sizes) if size == 1]
-        self.led = dict.fromkeys([*single, *problem.pinned], GIVEN)
+        given = _dataset(problem, self._reads)
+        self.led = dict.fromkeys([*given, *problem.pinned], GIVEN)
         """Per node what leads to it, in the order in which they are decided."""
         self._waiting: set[int] = set()
         for here, following in zip(problem.pinned, [*problem.pinned[1:], len(sizes)], strict=True):
             self._spread([here], following)
-        self._spread([node for node in single if node not in problem.pinned], len(sizes))
+        self._spread(given, len(sizes))
 
     def _spread(self, starts: Sequence[int], next_pin: int) -> None:
         queue = deque(starts)

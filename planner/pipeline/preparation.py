@@ -38,7 +38,8 @@ def dialect_for(request: SearchRequest, devices: int) -> Dialect:
         RequestError: as `dialect_of`.
     """
     found = dialect_of(request.target, devices, all_to_all=request.all_to_all)
-    return replace(found, cut_positions=asks_for_positions(request.to_dict()))
+    positions = request.solver == ONE_BY_ONE or asks_for_positions(request.to_dict())
+    return replace(found, cut_positions=positions)
 
 
 def dialect_of(target: str, devices: int, *, all_to_all: bool = True) -> Dialect:

@@ -52,6 +52,10 @@ class Step:
     """Edges that only forbid."""
     whole: bool = False
     """It is not split: of what is left it takes what costs most by itself."""
+    least_cut: bool = False
+    """Of what is equal on the edges it takes what costs most by itself."""
+    ahead: NDArray[np.float64] | None = None
+    """What its makers will send at least, shape (C,), where it counts as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +146,14 @@ class PropagationRelaxation:
                 continue
             sent = _sent(numbers, step.led_by, choice, own)
             beside = _sent(numbers, step.beside, choice, own)
+            if step.ahead is not None:
+                sent = sent + step.ahead
             if step.whole:
                 own = np.where(beside >= NEVER, math.inf, -own)
             elif prices is None:
                 sent = np.where(beside >= NEVER, sent + beside, sent)
                 least = float(sent.min())
+                own = -own if step.least_cut else own
                 own = np.where(sent <= least + TIE * abs(least), own, math.inf)
             else:
                 avoided = self._is_avoided(node, step.led_by + step.beside, choice)

@@ -120,6 +120,21 @@ def test_one_operator_that_is_called_twice_takes_a_strategy_that_both_calls_shar
     assert found["apply"](network, strategies) == [": 2 ReLU in the plan, 1 in the cell"]
 
 
+def test_calls_that_differ_follow_their_neighbours_if_asked() -> None:
+    """All else has its strategy all the same, whatever stands behind it in the cell."""
+    found = module(apply_module(known_space(wide_perceptron, 8).plan(split_like(0, 0, 0))))
+    relu, add = ((8, 1),), ((8, 1), (8, 1))
+    found["SHARED"] = {"": {"ReLU": relu}}
+    given = {"": {"ReLU": [relu, ((1, 8),)], "Add": [add]}}
+    for follow in (False, True):
+        network = network_of(given)
+        network.cells[""] = SimpleNamespace(relu=Primitive("ReLU"), add=Primitive("Add"))
+        (line,) = found["apply"](network, given, follow=follow)
+        assert line.endswith("follows its neighbours" if follow else "the commonest strategy")
+        assert network.cells[""].relu.strategy == (None if follow else relu)
+        assert network.cells[""].add.strategy == add
+
+
 def test_attention_is_written_part_by_part() -> None:
     """Heads are cut in the products and the softmax inside."""
     plan = _attention_plan()

@@ -89,6 +89,8 @@ def test_every_mode_is_a_module(mode: str, plan: Plan) -> None:
     found = arguments(plan, mode=mode)
     assert ("search_mode" in found) == ("programming" in mode or "propagation" in mode)
     assert ("dataset_strategy" in found) == (mode in MODES[:4])
+    propagates = "sharding_propagation" in mode
+    assert ("follow=True" in (ast.get_docstring(tree) or "")) == propagates
 
 
 @pytest.mark.parametrize(

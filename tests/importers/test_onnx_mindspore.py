@@ -62,6 +62,39 @@ def test_operators_without_a_name_are_in_the_cell_of_their_neighbours() -> None:
     assert sums == ["", "layers.0", "layers.0", "layers.1", "layers.1"]
 
 
+def test_what_stands_between_operators_of_one_cell_is_in_it(tmp_path: Path) -> None:
+    """The export writes `ExpandDims` as a reshape, and a product of two results without a name."""
+    text = """<ir_version: 10, producer_name: "MindSpore", opset_import: ["": 11]>
+    net (float[8, 16] x) => (float[1, 8, 16] y) <int64[3] dims = {1, 8, 16}> {
+        one = Softmax<axis = 1>(x)
+        two = Sigmoid(x)
+        new = Reshape(two, dims)
+        three = Mul(one, new)
+        y = Softmax<axis = 2>(three)
+    }"""
+    names = {
+        "one": "Softmax-op0",
+        "two": "Sigmoid-op0",
+        "new": "ExpandDims-op0",
+        "y": "Softmax-op1",
+    }
+    model = parser.parse_model(text)
+    renamed = {old: f"{n}-Default/own-Cell/{new}" for n, (old, new) in enumerate(names.items())}
+    for node in model.graph.node:
+        for ends in (node.input, node.output):
+            ends[:] = [renamed.get(name, name) for name in ends]
+    model.graph.output[0].name = renamed["y"]
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    found = {p.kind: p for p in import_onnx(path).primitives}
+    assert {cell_path(p.name) for p in found.values()} == {"own"}
+    assert found["ExpandDims"].operands == ((8, 16),)
+    assert found["Mul"].operands == ((8, 16), (1, 8, 16))
+    assert [op.attributes["axes"] for op in import_onnx(path).ops if op.kind == "Unsqueeze"] == [
+        (0,)
+    ]
+
+
 def test_a_transposed_convolution_says_the_size_of_its_positions(tmp_path: Path) -> None:
     """MindSpore writes that of the whole result, which ONNX does not take."""
     text = """<ir_version: 10, producer_name: "MindSpore", opset_import: ["": 11]>

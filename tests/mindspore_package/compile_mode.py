@@ -34,7 +34,8 @@ def main(job: Mapping[str, Any], result: Path) -> None:
     if "checkpoint" not in files and ms.get_auto_parallel_context("strategy_ckpt_config"):
         ms.set_auto_parallel_context(strategy_ckpt_config={"load_file": ""})
     if "apply" in files:
-        module_at(folder / "apply_mindspore.py").apply(network)
+        follow = ms.get_auto_parallel_context("search_mode") == "sharding_propagation"
+        module_at(folder / "apply_mindspore.py").apply(network, follow=follow)
     if "operators" in files:
         set_op_strategy_config(mode="LOAD", path=str(folder / "operators.json"))
     whole = Training(WithLoss(network, job["loss"])) if job["loss"] else Calling(network)

@@ -65,12 +65,13 @@ def compiled(job: Mapping[str, Any]) -> dict[str, Any]:
         global_rank=0,
         dataset_strategy=tuple(tuple(each["cuts"]) for each in job["inputs"]),
         enable_alltoall=job["all_to_all"],
-        **_mode(semi=semi, folder=folder),
+        **_mode(route, folder),
         **_optimizer(job["shared"], job["level"]),
     )
     missing: list[str] = []
-    if route == "apply":
-        missing = module_at(folder / "apply_mindspore.py").apply(network)
+    if route in ("apply", "propagation"):
+        ours = module_at(folder / "apply_mindspore.py")
+        missing = ours.apply(network, follow=route == "propagation")
     if not semi:
         set_op_strategy_config(mode="LOAD", path=str(folder / "operators.json"))
     for parameter in network.get_parameters():
@@ -99,9 +100,9 @@ def _network(job: Mapping[str, Any]) -> nn.Cell:
     return network
 
 
-def _mode(*, semi: bool, folder: Path) -> dict[str, Any]:
+def _mode(route: str, folder: Path) -> dict[str, Any]:
     """How operators come to their strategies."""
-    if not semi:
+    if route in ("operators", "propagation"):
         return {"parallel_mode": "auto_parallel", "search_mode": "sharding_propagation"}
     load = {"load_file": str(folder / "strategy.ckpt")}
     return {"parallel_mode": "semi_auto_parallel", "strategy_ckpt_config": load}

@@ -16,7 +16,9 @@ from tests.planner.solvers.random_problems import problems
 from tests.planner.solvers.test_propagation import SAME, problem_of
 
 FIRST, LAST = [0.0, 9.0, 9.0], [9.0, 9.0, 0.0]
-FREE, UNLIKE_FIRST = [0.0, 0.0, 0.0], [1.0, 1.0, 0.0]
+FREE, UNLIKE_FIRST = [1.0, 1.0, 1.0], [1.0, 1.0, 0.0]
+TENSOR = [0.0, 0.0, 0.0]
+CARRIED = EdgeTable(np.where(np.eye(3), 0.0, 1e16))
 
 
 def chosen(problem: Problem) -> tuple[int, ...] | None:
@@ -74,6 +76,35 @@ def test_only_the_edge_that_leads_counts_but_for_what_is_forbidden() -> None:
     never = EdgeTable(np.array([[0.0, 0.0, 1e16]]))
     forbidden = problem_of(vectors, [(0, 1), (1, 2)], [never, SAME], pinned=(2,))
     assert chosen(forbidden) == (0, 0, 2)
+
+
+def test_an_input_of_several_readers_leads_at_last() -> None:
+    """Node 1 stands for the input: the pin that reads it does not lead to its other reader."""
+    sent, given = EdgeTable(np.array([[0.0, 9.0, 9.0]])), EdgeTable(SAME.time_s[:, 2:])
+    vectors = [[0.0], TENSOR, [0.0], FREE, LAST]
+    edges, tables = [(0, 1), (1, 2), (1, 3), (3, 4)], [sent, given, SAME, SAME]
+    problem = problem_of(vectors, edges, tables, pinned=(2, 4))
+    assert chosen(problem) == (0, 0, 0, 2, 2)
+    assert chosen(dataclasses.replace(problem, pinned=(2,))) == (0, 0, 0, 0, 0)
+
+
+def test_a_reshape_regards_its_maker_where_a_reader_leads_to_it() -> None:
+    """Node 2 carries the layout of node 1, which cannot have the third."""
+    carried = EdgeTable(CARRIED.time_s[:2])
+    behind = EdgeTable(np.array([[0.0, 9.0, 5.0], [9.0, 0.0, 4.0], [5.0, 4.0, 0.0]]))
+    vectors, edges = [[0.0], FREE[:2], FREE, LAST], [(0, 1), (1, 2), (2, 3)]
+    sent = EdgeTable(np.zeros((1, 2)))
+    problem = problem_of(vectors, edges, [sent, carried, behind], pinned=(3,))
+    assert chosen(problem) == (0, 1, 1, 2)
+
+
+@pytest.mark.parametrize(("before", "last"), [(CARRIED, 0), (SAME, 2)])
+def test_what_reads_a_reshape_is_cut_least(before: EdgeTable, last: int) -> None:
+    """Of what is equal on the edge it takes what costs most, another operator the cheapest."""
+    sent, equal = EdgeTable(np.zeros((1, 3))), EdgeTable(np.zeros((3, 3)))
+    vectors, edges = [[0.0], FIRST, FREE, UNLIKE_FIRST], [(0, 1), (1, 2), (2, 3)]
+    problem = problem_of(vectors, edges, [sent, before, equal], pinned=(1,))
+    assert chosen(problem) == (0, 0, 0, last)
 
 
 @given(problem=problems(limited=True))
