@@ -1,8 +1,8 @@
 """The fast tier, `pytest -m fast`, and the law that it calls every source module.
 
-A test is in it by the marker `fast`, its own or its file's; doctests always are. In the tier files
-without either are not read, a test of many cases has its first two (`fast(every=True)`: all), and
-hypothesis draws a few examples.
+A test is in it by the marker `fast`, its own or its file's, unless it is marked `slow`; doctests
+always are. In the tier files without either are not read, a test of many cases has its first two
+(`fast(every=True)`: all), and hypothesis draws a few examples.
 
 While the tier runs, a profiler keeps which functions are called. A run of the whole tier that
 called no function of some source module fails and names it: there is no list to keep, and a module
@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-_FAST = "fast"
+_FAST, _SLOW = "fast", "slow"
 _CASES, _EXAMPLES = 2, 5
 _IS_FUNCTION = 1
 """The flag of a function's code: bodies of modules and classes lack it."""
@@ -153,7 +153,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+        if item.get_closest_marker(_SLOW) is None:
+            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
     left = {item for same in cases.values() for item in sorted(same, key=_place)[: _most(same)]}
     config.hook.pytest_deselected(items=[item for item in items if item not in left])
     items[:] = [item for item in items if item in left]

@@ -119,6 +119,7 @@ def test_a_walk_passes_every_room_once_and_goes_down_before_it_comes_up(walk: st
         assert door.name.startswith(door.room + ".")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walk", walks())
 def test_every_door_of_a_walk_is_entered(walk: str, entered: set[CodeType]) -> None:
     missing = [door.name for door in walks()[walk] if code_of(door.name) not in entered]

@@ -20,7 +20,7 @@ root_packages = ["house"]
 testpaths = ["checks"]
 pythonpath = ["."]
 addopts = ["--import-mode=importlib", "--doctest-modules", "-p", "no:cacheprovider"]
-markers = ["fast: as here"]
+markers = ["fast: as here", "slow: as here"]
 """,
     "house/called.py": "def one():\n    return 1\n",
     "house/imported.py": "TEN = 10\ndef ten():\n    return TEN\n",
@@ -55,6 +55,11 @@ def test_has_two_cases(case):
 def test_draws(number):
     drawn.append(number)
     assert len(drawn) <= 5
+
+@pytest.mark.fast
+@pytest.mark.slow
+def test_waits_for_the_whole_run():
+    raise AssertionError
 """,
     "checks/test_unread.py": "raise AssertionError\n",
 }

@@ -36,6 +36,7 @@ def test_what_is_written_is_a_machine_that_the_planner_takes(
     assert {"class", "measured_s", "planned_s"} == set(facts["classes"][0])
 
 
+@pytest.mark.slow
 def test_a_trace_of_another_job_is_refused_and_nothing_is_written(
     mlp: Path, planner: Planner, tmp_path: Path
 ) -> None:

@@ -58,7 +58,6 @@ def test_an_operator_is_explained_by_candidates_and_neighbours(
     assert asked["rivals"][0]["delta_s"] == pytest.approx(record["rivals"][0]["delta_s"])
 
 
-@pytest.mark.fast
 def test_a_parameter_is_explained_by_its_layouts(plan: Path, planner: Planner) -> None:
     record = planner("explain", plan, "--tensor", "up", "--json").json
     assert (record["kind"], record["name"]) == ("parameter", "up")

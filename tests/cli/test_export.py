@@ -22,6 +22,7 @@ def folder(mlp: Path, planner: Planner, tmp_path: Path) -> Path:
     return tmp_path / "plan"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["strategy.ckpt", "strategy.json"])
 def test_export_writes_what_search_wrote(name: str, folder: Path, planner: Planner) -> None:
     target = folder.parent / "deep" / name
@@ -47,6 +48,7 @@ def test_names_of_the_network_come_from_a_file(
     assert "'mlp.up': {" in (tmp_path / "a.py").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "what"),
     [

@@ -46,6 +46,7 @@ def test_help_names_every_format(planner: Planner) -> None:
     assert [name for name in FORMATS if name not in words] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "read"), [("jax", jax.from_json), ("torch", torch.from_json)])
 def test_json_comes_back_as_the_layouts_of_the_plan(
     form: str, read: Callable[[str], object], searched: Path, planner: Planner, tmp_path: Path

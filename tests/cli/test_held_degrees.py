@@ -33,6 +33,7 @@ def test_degrees_have_one_spelling_in_a_request() -> None:
     assert dict(words.degrees) == {"tp": 8, "dp": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tp", "dp"), [(8, 1), (4, 2), (2, 4), (1, 8)])
 def test_a_plan_has_the_degrees_that_are_held(
     tp: int, dp: int, mlp: Path, planner: Planner, tmp_path: Path
@@ -47,6 +48,7 @@ def test_a_plan_has_the_degrees_that_are_held(
     assert f"held to tp={tp},dp={dp}" in run.out
 
 
+@pytest.mark.slow
 def test_stages_are_held_by_their_short_name(mlp: Path, planner: Planner, tmp_path: Path) -> None:
     asked = ("search", mlp, "--devices", 8, "--global-batch", 64, "--target", "torch")
     for name in ("--pp", "--pipeline"):
@@ -86,6 +88,7 @@ def test_stages_of_any_size_need_not_divide_the_devices() -> None:
     check_degrees(SearchOptions(**options, stage_meshes="any"), 16)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ep", "tp"), [(1, None), (2, None), (4, None), (4, 2)])
 def test_experts_are_spread_as_held_whatever_the_other_layers_do(ep: int, tp: int | None) -> None:
     graph = import_config(SMALL["mixtral"], "mixtral", "mixtral", {"batch": 8, "sequence": 64})

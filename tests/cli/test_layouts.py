@@ -114,7 +114,6 @@ def test_embedding_and_head_may_be_a_chunk_each() -> None:
         run_of_layout(more, configuration(LLAMA), LLAMA)
 
 
-@pytest.mark.fast
 def test_degrees_stand_once_unless_variants_are_wanted() -> None:
     def degrees(**options: Any) -> list[tuple[int, ...]]:
         return [

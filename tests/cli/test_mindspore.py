@@ -58,6 +58,7 @@ def test_what_arrives_is_counted_and_a_difference_is_status_1(
     assert record["arrived"] == 0
 
 
+@pytest.mark.slow
 def test_the_step_is_priced_as_it_was_compiled(
     planner: Planner, plan: Path, script: str, tmp_path: Path
 ) -> None:
@@ -90,6 +91,7 @@ def test_a_refusal_says_which_operator_and_is_status_1(
     assert "operator Add init failed" in run.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "what"),
     [

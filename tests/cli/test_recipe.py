@@ -32,7 +32,6 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.fast
 def test_a_recipe_is_priced_and_bettered(planner: Callable[..., Any], recipe: Path) -> None:
     run = planner("recipe", recipe, "--cluster", "h100", "--devices", "64", "--json")
     assert run.code == 0, run.err

@@ -47,6 +47,7 @@ def test_an_unknown_backend_is_named(plan: Path, planner: Callable[..., Any]) ->
     assert planner("run", plan, "--backend", "paddle").code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("with_torch")
 def test_pipeline_stages_are_refused(
     mlp: Path, planner: Callable[..., Any], tmp_path: Path

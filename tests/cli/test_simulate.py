@@ -87,7 +87,6 @@ def test_traces_and_pictures_are_written(planner: Planner, plan_file: Path, tmp_
     assert "<svg" in plot.read_text(encoding="utf-8")
 
 
-@pytest.mark.fast
 def test_unequal_devices_are_drawn_from_a_seed(planner: Planner, plan_file: Path) -> None:
     options = ("--jitter", "lognormal:0.05", "--stragglers", "1x1.5", "--samples", "4", "--json")
     first, again, other = (
@@ -100,7 +99,6 @@ def test_unequal_devices_are_drawn_from_a_seed(planner: Planner, plan_file: Path
     assert "Unequal devices" in planner("simulate", plan_file, *options[:-1]).out
 
 
-@pytest.mark.fast
 def test_a_layout_is_simulated_without_a_file(planner: Planner) -> None:
     run = planner("simulate", "--layout", LAYOUT, "--cluster", "dgx-h100", "llama3-8b")
     assert run.code == 0, run.err

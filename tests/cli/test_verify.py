@@ -29,6 +29,7 @@ def plan(mlp: Path, planner: Callable[..., Any], tmp_path: Path) -> Path:
     return tmp_path / "plan" / "plan.json"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["small", "full"])
 def test_a_searched_plan_is_verified(
     mlp: Path, plan: Path, planner: Callable[..., Any], scale: str

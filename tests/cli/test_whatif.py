@@ -35,7 +35,6 @@ def test_a_sweep_is_a_table_a_picture_and_a_text(
     assert "6 of 6 searches" in found.err
 
 
-@pytest.mark.fast
 def test_json_is_one_object_with_the_same_points(planner: Planner, mlp: Path) -> None:
     answer = planner(
         "whatif", mlp, "--devices", "4,3", "--workers", "1", "--around", "0.2", "--json"

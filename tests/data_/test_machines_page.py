@@ -5,6 +5,7 @@ from tests.data_.machines_page import PAGE, machines_page
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.slow
 def test_the_page_of_all_numbers_is_that_of_the_data() -> None:
     assert PAGE.read_text(encoding="utf-8") == machines_page(), "run `make docs`"
 

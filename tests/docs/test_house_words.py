@@ -116,6 +116,7 @@ def _joined(source: str) -> str:
     return re.sub(r'"\s*\n\s*f?"', "", source)
 
 
+@pytest.mark.slow
 def test_no_text_says_it_in_house_words() -> None:
     assert len(_sources()) > 900
     found = [

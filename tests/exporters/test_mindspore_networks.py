@@ -112,7 +112,6 @@ def test_a_loss_that_cuts_classes_comes_with_a_cell_and_a_price() -> None:
     assert other_s != found.estimate.step_time_s
 
 
-@pytest.mark.fast
 def test_losses_beside_the_network_have_strategies() -> None:
     found = {i.key: i.cuts for i in loss_operators(class_parallel(), "network-W/_backbone-Net")}
     around = "Default/network-W/_loss_fn-"

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.fast
 NETWORKS = [expert_model, image_model, language_model, stored_otherwise, tied, wide_perceptron]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["strategy.ckpt", "strategy.json"])
 @pytest.mark.parametrize("make", NETWORKS, ids=lambda f: f.__name__)
 def test_export_import_export_gives_the_same_bytes(make: Any, name: str, tmp_path: Path) -> None:

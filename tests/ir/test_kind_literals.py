@@ -78,6 +78,7 @@ def test_few_files_name_a_kind() -> None:
     assert too_many == {}, "read a table derived from the entries instead"
 
 
+@pytest.mark.slow
 def test_the_list_of_kinds_with_more_files_gets_shorter() -> None:
     files = _files()
     assert set(MORE) <= set(catalogue())

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.fast
 TWO_AXES = {"a": (2, "batch"), "b": (8, "heads")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("axes", "name"),
     [
@@ -41,6 +42,7 @@ def split_otherwise(plan: Plan, factor: int) -> Plan:
     return replace(plan, operators=operators)
 
 
+@pytest.mark.slow
 def test_a_product_that_is_split_otherwise_makes_a_per_operator_plan() -> None:
     plan = laid_out(TWO_AXES)
     other = plan_name(split_otherwise(plan, -1))
@@ -62,6 +64,7 @@ def with_norms(plan: Plan, *, split: bool) -> Plan:
     return replace(plan, operators=tuple(operators))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", [True, False])
 def test_tokens_split_between_products_are_sequence_parallelism(split: bool) -> None:
     plan = with_norms(laid_out(TWO_AXES), split=split)

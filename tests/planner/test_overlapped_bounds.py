@@ -60,6 +60,7 @@ def whole_problem(target: str, name: str) -> Problem:
     return lower(analyse(ready, training=True), setting).problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("target", ["torch", "mindspore"])

@@ -43,7 +43,6 @@ HOSTILE = {
 }
 
 
-@pytest.mark.fast(every=True)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_has_one_message(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

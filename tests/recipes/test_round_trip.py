@@ -29,7 +29,7 @@ def test_out_then_in_gives_the_same_layout(name: str) -> None:
     assert seen > 100
 
 
-@pytest.mark.fast(every=True)
+@pytest.mark.fast
 @pytest.mark.parametrize("name", framework_names())
 def test_a_few_layouts_come_back(name: str) -> None:
     for model in ("llama3-8b", "mixtral-8x7b"):

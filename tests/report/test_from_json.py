@@ -86,6 +86,7 @@ def test_a_verdict_says_what_it_rests_on_and_what_is_wrong(passed: bool) -> None
     assert ("- h for op: planned nothing; sent all-gather" in told) != passed
 
 
+@pytest.mark.slow
 def test_records_of_two_plans_and_of_an_explanation_are_plain_values() -> None:
     of = plan_of("attention")
     assert difference(of, of).is_empty

@@ -158,7 +158,6 @@ def test_a_sweep_there_writes_the_same_files(
     assert found["far"] == found["here"]
 
 
-@pytest.mark.fast
 def test_figures_that_come_from_a_server_are_told(
     hands: Hands, planner: Callable[..., Any], mlp_bytes: bytes, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

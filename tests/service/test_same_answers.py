@@ -122,7 +122,6 @@ def test_simulations_and_verifications_say_the_same(
 LAYOUT = "tp=2,dp=4,batch=16,seq=512"
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("model", ["llama3-8b", "mine/config.json"])
 def test_simulations_of_layouts_say_the_same(
     model: str, hands: Hands, planner: Callable[..., Any], tmp_path: Path

@@ -69,6 +69,7 @@ def test_a_graph_of_any_size_begins_with_few_nodes_that_have_names(
     )
 
 
+@pytest.mark.slow
 def test_a_module_that_is_opened_shows_what_is_inside() -> None:
     plan = chain(400, scoped=True)
     folded = graph_view(plan, Level.FOLDED)
@@ -78,6 +79,7 @@ def test_a_module_that_is_opened_shows_what_is_inside() -> None:
     assert opened["count"] > folded["count"]
 
 
+@pytest.mark.slow
 def test_products_are_called_by_their_modules_and_edges_have_shapes() -> None:
     view = graph_view(plan_of("layers"), Level.FOLDED)
     nodes = view["nodes"]

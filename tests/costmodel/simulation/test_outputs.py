@@ -120,7 +120,6 @@ def test_another_form_is_refused(found: dict[str, Simulation], tmp_path: Path) -
     assert plot.FORMATS == ("svg", "png")
 
 
-@pytest.mark.fast
 def test_a_trace_that_no_viewer_opens_is_refused(
     found: dict[str, Simulation], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def data_parallel() -> Plan:
     return planned(degrees=(("dp", DEVICES),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("servers", [1, 4, 16, 64])
 def test_a_batch_takes_what_its_exchange_takes_beside_computation(servers: int) -> None:
     """docs/simulation.md: compute + 2 n / B max(1, W / S)."""
@@ -83,6 +84,7 @@ def stages() -> Plan:
     return search_pipeline(mlp(4), CLUSTER, request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "words"),
     [

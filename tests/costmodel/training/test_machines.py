@@ -166,6 +166,7 @@ def test_only_what_published_runs_ask_for_differs_from_the_cluster() -> None:
     assert machine("ascend-910a").link_latency_s == pytest.approx(2e-6)
 
 
+@pytest.mark.slow
 def test_tpus_before_the_v6e_reach_more_of_their_peak() -> None:
     assert machine("tpu-v5p").flops("bf16") == 459e12
     assert machine("tpu-v6e").flops("bf16") == pytest.approx(0.67 * 918e12)

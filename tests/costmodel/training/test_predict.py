@@ -203,7 +203,6 @@ def test_a_source_that_is_left_out_is_not_seen_by_the_parent_either() -> None:
         assert found.left_out["models"].others.tolist() == [0.0] * 6
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize(("alike", "kept"), [(True, True), (False, False)])
 def test_similar_runs_are_looked_up_where_they_help_with_other_sources(
     alike: bool, kept: bool

@@ -113,6 +113,7 @@ def test_states_of_experts_are_those_of_their_matrices(optimizer: Optimizer) -> 
     assert (more - few) - (rest[1] - rest[0]) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_runs_of_all_optimizers_in_one_table_are_priced_as_alone() -> None:
     runs = [by(o, m, tp=2, zero_stage=z) for o in EVERY for m in (LLAMA, ROUTED) for z in (0, 3)]
     together, constants = RunTable.of(runs), general_constants()

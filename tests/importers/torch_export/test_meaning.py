@@ -24,7 +24,7 @@ from tests.importers.torch_export.recorded import array_of, constants_of, record
 CASES: Mapping[str, Mapping[str, Any]] = {case["name"]: case for case in recorded("operators")}
 
 
-@pytest.mark.fast(every=True)
+@pytest.mark.fast
 @pytest.mark.parametrize("name", CASES)
 def test_an_operator_computes_what_pytorch_computes(name: str) -> None:
     case = CASES[name]

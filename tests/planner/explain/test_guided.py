@@ -68,7 +68,6 @@ def test_near_answers_fit_and_their_bounds_hold(tight: tuple[PlanProblem, Memory
                 assert math.isinf(best_s)
 
 
-@pytest.mark.fast
 def test_the_price_bounds_everything_that_fits(tight: tuple[PlanProblem, MemoryPrices]) -> None:
     case, prices = tight
     for factor in (0.0, 0.5, 1.0, 2.0):

@@ -164,7 +164,6 @@ def test_where_memory_binds_in_a_stage_too() -> None:
             assert rival.step_time_s == pytest.approx(step, rel=1e-12)
 
 
-@pytest.mark.fast
 def test_a_tensor_is_found_where_it_is_held(staged: Plan) -> None:
     held = {t.name: t.stage for t in staged.parameters}
     for name in ("layers.0.weight", "layers.3.weight"):
@@ -177,7 +176,6 @@ def test_a_tensor_is_found_where_it_is_held(staged: Plan) -> None:
         why(staged, "op_matmul_00")
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("name", WAYS)
 def test_a_summary_accounts_for_the_step(plans: dict[str, Plan], name: str) -> None:
     plan = plans[name]

@@ -98,7 +98,6 @@ def test_the_same_machine_gives_the_same_step(name: str) -> None:
     assert again.estimate.hidden_s == pytest.approx(plan.estimate.hidden_s, rel=1e-9)
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("name", ["one batch", "parameters in parts", "stages"])
 def test_without_overlap_the_step_is_the_sum_and_no_plan_is_faster_with_it(name: str) -> None:
     plain, plan = plan_of(name, "none"), plan_of(name)

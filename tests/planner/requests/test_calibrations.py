@@ -137,7 +137,6 @@ def _usual() -> Mapping[str, float]:
     return _steps(None)
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize(
     ("file", "slower"),
     [*((each, True) for each in SLOWER.values()), *((each, False) for each in FASTER.values())],

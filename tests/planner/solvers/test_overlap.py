@@ -56,7 +56,6 @@ def best_of(problem: Problem) -> float:
     return min((problem.cost_s(c) for c in every if problem.is_feasible(c)), default=math.inf)
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("name", ["exhaustive", "portfolio", "dynamic_programming"])
 @given(problem=problems(limited=True), seed=seeds, pieces=st.integers(1, 2))
 def test_no_bound_is_above_any_choice(name: str, problem: Problem, seed: int, pieces: int) -> None:

@@ -25,7 +25,6 @@ PATIENT = ("lagrangian", "local_search")
 """They take a tenth of a second for each problem, however small it is."""
 
 
-@pytest.mark.fast
 @given(problem=problems(limited=True))
 @settings(max_examples=500, deadline=None)
 def test_every_solver_reports_the_cost_of_the_problem_and_a_valid_bound(problem: Problem) -> None:

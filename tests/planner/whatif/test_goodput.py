@@ -86,7 +86,6 @@ def test_failures_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
         Failures(**wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.fast
 def test_without_a_server_the_job_goes_on_with_the_plan_of_the_rest() -> None:
     what = asked("devices=16,batch=64", target="generic")
     (point,) = run(sweep_of(what), LocalEngine(1), Store(None))

@@ -40,6 +40,7 @@ def held_to(degrees: str, pipeline: str = "off") -> Plan:
     return search(graph, named_cluster("dgx-h100", 8), with_restriction(asked, degrees, "DEGREES"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("degrees", "pipeline"), [("tp=2,dp=4", "off"), ("tp=2,dp=2", "2")])
 def test_a_recipe_has_the_degrees_of_the_plan(degrees: str, pipeline: str, tmp_path: Path) -> None:
     plan = held_to(degrees, pipeline)
