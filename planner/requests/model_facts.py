@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cli.open_sizes import formulas, reading
 from importers.facts import FileFacts
 from importers.model_file import model_format
 from importers.onnx_dimensions import bindable
+from importers.open_sizes import formulas, reading
 from ir.batch import find_batch, with_batch
 from ir.canonical import canonical_digest
 from ir.graph import OpGraph, Role

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from cli.open_sizes import reading
 from importers.facts import FileFacts
 from importers.model_file import model_format
 from importers.onnx_coverage import (
@@ -16,6 +15,7 @@ from importers.onnx_coverage import (
     operator_coverage,
     rule_text,
 )
+from importers.open_sizes import reading
 from ir.batch import with_batch
 from ir.graph import Op, OpGraph
 from ir.ops import OpView, annotation, is_known, lookup
