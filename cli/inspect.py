@@ -75,7 +75,7 @@ def inspect(
 
 def _print_catalogue(*, as_json: bool) -> None:
     if as_json:
-        from cli.coverage_facts import catalogue_dict  # noqa: PLC0415  half a second of imports
+        from planner.requests.coverage_facts import catalogue_dict  # noqa: PLC0415  half a second of imports
         from planner.requests.plan_json import dumps  # noqa: PLC0415
 
         print(dumps(catalogue_dict()))
@@ -91,7 +91,7 @@ def _print_catalogue(*, as_json: bool) -> None:
 def _print_kinds(
     model: Path, bind: Binding, batch: int | None, rules: Rules, *, as_json: bool
 ) -> None:
-    from cli.coverage_facts import model_kinds  # noqa: PLC0415  half a second of imports
+    from planner.requests.coverage_facts import model_kinds  # noqa: PLC0415  half a second of imports
 
     kinds = model_kinds(model, bind, batch, rules)
     if as_json:
@@ -112,7 +112,7 @@ def _print_kinds(
 def _print_facts(
     model: Path, bind: Binding, batch: int | None, rules: Rules, *, as_json: bool
 ) -> None:
-    from cli.model_facts import model_facts  # noqa: PLC0415  half a second of imports
+    from planner.requests.model_facts import model_facts  # noqa: PLC0415  half a second of imports
 
     facts = model_facts(model, bind, batch, rules)
     if as_json:

@@ -13,7 +13,7 @@ from executors.semantics.statistics import largest
 from executors.spmd import Algorithm, Backward, OperatorRun, Shards, with_attributes
 from ir.graph import OpGraph
 from ir.ops import OpView
-from ir.ops.losses import CLASS_LOSSES, divides_by_weights
+from ir.ops.losses import CLASS_LOSSES, CROSS_ENTROPY, divides_by_weights
 
 
 def _loss(task: OperatorRun) -> Shards:
@@ -55,7 +55,7 @@ def _weights(task: OperatorRun, rank: int) -> Array:
 
 def _of_split_classes(task: OperatorRun, axes: tuple[int, ...]) -> list[list[Array]]:
     """For every rank the loss of each row, or its term of it, and the logarithms."""
-    if task.op.kind == "SoftmaxCrossEntropyLoss":
+    if task.op.kind == CROSS_ENTROPY:
         found, logarithms = _log_softmax(task, axes)
     else:
         logarithms = list(task.operand(0).shards)

@@ -13,7 +13,7 @@ from executors.placement import Array
 from executors.semantics.statistics import REDUCED, largest
 from executors.spmd import Algorithm, Backward, OperatorRun, Shards, alone
 from ir.ops import OpView
-from ir.ops.reduction import EXTREMES, SOFTMAXES, reduced_axes, statistics_axes
+from ir.ops.reduction import EXTREMES, MEANS, SOFTMAXES, reduced_axes, statistics_axes
 
 
 def _softmax(task: OperatorRun) -> Shards:
@@ -91,6 +91,6 @@ STATISTICS: Mapping[str, Algorithm] = MappingProxyType(
         **dict.fromkeys(SOFTMAXES, _softmax),
         **dict.fromkeys(REDUCED, _reduction),
         **dict.fromkeys(EXTREMES, _extreme),
-        **dict.fromkeys(("ReduceMean", "GlobalAveragePool"), _mean),
+        **dict.fromkeys(MEANS, _mean),
     }
 )

@@ -20,7 +20,7 @@ from executors.dtensor.part import Part
 from executors.spmd import Backward, with_attributes
 from ir.ops import LOSS, OpView
 from ir.ops.normalisation import LAYER_NORMS
-from ir.ops.reduction import EXTREMES, SOFTMAXES, reduced_axes, statistics_axes
+from ir.ops.reduction import EXTREMES, MEANS, SOFTMAXES, reduced_axes, statistics_axes
 
 Algorithm = Callable[[Part], list[Any]]
 
@@ -240,7 +240,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         **SPLIT_LOSSES,
         "Gather": _gather,
         "GatherND": _gather_nd,
-        **dict.fromkeys(("ReduceMean", "GlobalAveragePool"), _mean),
+        **dict.fromkeys(MEANS, _mean),
         **{kind: _powers(*functions) for kind, functions in POWERS.items()},
         **dict.fromkeys(EXTREMES, _extreme),
         "RotaryEmbedding": _rotary,

@@ -146,7 +146,6 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "QuickGelu": _swish(1.702),
         "Swish": _swish(1.0),
         "Cast": _cast,
-        "CastLike": _cast,
         "Dropout": _dropout,
         "Clip": _clip,
         "Where": _where,

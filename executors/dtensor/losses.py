@@ -13,7 +13,7 @@ from executors.dtensor.call import Call, Kernel
 from executors.dtensor.part import Part
 from executors.spmd import Backward
 from ir.ops import OpView
-from ir.ops.losses import CLASS_LOSSES, divides_by_weights
+from ir.ops.losses import CLASS_LOSSES, CROSS_ENTROPY, divides_by_weights
 
 
 def _weights(call: Call) -> Any:
@@ -38,7 +38,7 @@ def _of_targets(array: Any, targets: Any, first: int = 0) -> Any:
 def _rows(call: Call) -> tuple[Any, Any]:
     """Loss of every row, times its weight, and the logarithms."""
     likely = call[0]
-    if call.op.kind == "SoftmaxCrossEntropyLoss":
+    if call.op.kind == CROSS_ENTROPY:
         likely = torch.log_softmax(likely, 1)
     return -_weights(call) * _of_targets(likely, call[1]), likely
 
@@ -80,7 +80,7 @@ def _mean(part: Part, total: Any, axes: tuple[int, ...]) -> Any:
 def _of_split_classes(part: Part, axes: tuple[int, ...]) -> tuple[Any, Any]:
     data, targets, call = part.operands[0], part.operands[1], part.call()
     first = part.first(0, 1)
-    if call.op.kind != "SoftmaxCrossEntropyLoss":
+    if call.op.kind != CROSS_ENTROPY:
         return -_weights(call) * _of_targets(data, targets, first), data
     top = torch.amax(data.detach(), 1, keepdim=True)
     shifted = data - part.all_reduce(top, axes, "max", Backward.NOTHING)

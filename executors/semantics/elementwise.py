@@ -199,7 +199,6 @@ ELEMENTWISE: Mapping[str, Semantics] = MappingProxyType(
         "Clip": _clip,
         "Identity": _unary(lambda x: x),
         "Cast": _cast,
-        "CastLike": _cast,
         "Dropout": _dropout,
         "Mod": _mod,
         "Mean": _mean,

@@ -9,7 +9,7 @@ from executors.placement import Array
 from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call, Semantics
 from ir.graph import Op
-from ir.ops.losses import CLASS_LOSSES
+from ir.ops.losses import CLASS_LOSSES, CROSS_ENTROPY
 
 
 def weights_of(op: Op, targets: Array, weight: Array | None) -> Array:
@@ -36,7 +36,7 @@ def of_targets(array: Array, targets: Array, first: int = 0) -> Array:
 
 def _loss(call: Call) -> list[Array]:
     data, targets = call[0], call[1]
-    if call.op.kind == "SoftmaxCrossEntropyLoss":
+    if call.op.kind == CROSS_ENTROPY:
         shifted = data - np.max(constant(data), axis=1, keepdims=True)
         data = shifted - np.log(np.sum(np.exp(shifted), axis=1, keepdims=True))
     weight = call[2] if call.has(2) else None

@@ -170,15 +170,6 @@ def _scatter_nd(space: Space, view: OpView) -> None:
         space.explained.update({(index, dim), (updates, dim)})
 
 
-def _type_only(space: Space, view: OpView) -> None:
-    """The second operand tells an element type."""
-    space.explained.update((n, i) for n in view.op.inputs[1:] if n for i in range(_rank(space, n)))
-
-
-def _rank(space: Space, name: str) -> int:
-    return len(space.graph.tensors[name].dims)
-
-
 def _nothing(space: Space, view: OpView) -> None:
     """The rule says all; attributes with numbers follow the dims, or belong to what stays."""
 
@@ -201,6 +192,5 @@ KNOWLEDGE: Mapping[str, Knowledge] = MappingProxyType(
         "Gather": _gather,
         **dict.fromkeys(("GatherElements", "ScatterElements"), _elements),
         "ScatterND": _scatter_nd,
-        "CastLike": _type_only,
     }
 )

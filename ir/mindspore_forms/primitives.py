@@ -272,12 +272,21 @@ def _shift(view: OpView, rule: ShardingRule) -> PrimitiveForm:
 
 
 def _scatter(view: OpView, rule: ShardingRule) -> PrimitiveForm:
-    names = {"none": "Update", "add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
-    name = names.get(str(view.op.attributes.get("reduction", "none")))
+    name = _SCATTERS.get(str(view.op.attributes.get("reduction", "none")), "")
     plain = _plain(view, rule)
-    return replace(
-        plain, name=f"TensorScatter{name}" if name else "", device_matrix=plain.inputs[0]
-    )
+    return replace(plain, name=name, device_matrix=plain.inputs[0])
+
+
+_SCATTERS = MappingProxyType(
+    {
+        "none": "TensorScatterUpdate",
+        "add": "TensorScatterAdd",
+        "mul": "TensorScatterMul",
+        "max": "TensorScatterMax",
+        "min": "TensorScatterMin",
+    }
+)
+"""By what becomes of two updates of one place."""
 
 
 def _norm(view: OpView, rule: ShardingRule) -> PrimitiveForm:

@@ -104,7 +104,7 @@ enter(
     "BiasGelu", "FastGelu", rule=pointwise_rule, flops=per_result(5), needs=Needs.OPERANDS,
     broadcasts=True, fusible=True, parameter_operands=(1,),
 )  # fmt: skip
-enter("CastLike", "Dropout", rule=like_rule, flops=per_result(1), differentiable=(0,), fusible=True)
+enter("Dropout", rule=like_rule, flops=per_result(1), differentiable=(0,), fusible=True)
 enter(BIAS_ADD, rule=bias_add_rule, flops=per_result(1), parameter_operands=(1,), fusible=True)
 
 

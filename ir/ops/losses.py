@@ -64,7 +64,8 @@ enter(
     flops=per_operand(6),
 )
 
-CLASS_LOSSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+CROSS_ENTROPY = "SoftmaxCrossEntropyLoss"
+CLASS_LOSSES = ("NegativeLogLikelihoodLoss", CROSS_ENTROPY)
 """Of scores or their logarithms for each class, and the class of each row."""
 
 show(

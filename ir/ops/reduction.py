@@ -132,6 +132,7 @@ enter(
 REDUCTIONS = kinds_of("reduction")
 """What takes axes away, or leaves them with one element."""
 
+MEANS = ("ReduceMean", "GlobalAveragePool")
 EXTREMES = ("ReduceMax", "ReduceMin")
 SOFTMAXES = ("Softmax", "LogSoftmax")
 PLACES = ("ArgMax", "ArgMin")

@@ -38,13 +38,9 @@ def step_of(view: View) -> Step:
 
 
 def _pointwise(view: View, make: Callable[[], Any]) -> Step:
+    """`AddN` takes its operands as a tuple."""
     names = ", ".join(f"x{i}" for i in view.present)
-    return sharded(make(), view, f"self.f({names})")
-
-
-def _sum(view: View) -> Step:
-    names = ", ".join(f"x{i}" for i in view.present)
-    return sharded(ops.AddN(), view, f"self.f(({names},))")
+    return sharded(make(), view, f"self.f(({names},))" if make is ops.AddN else f"self.f({names})")
 
 
 def _where(view: View) -> Step:
@@ -286,7 +282,6 @@ _FORMS: Mapping[str, Callable[[View], Step]] = {
     "Softmax": _softmax,
     "Split": _split,
     "Squeeze": _squeeze,
-    "Sum": _sum,
     "Transpose": _transpose,
     "Where": _where,
     "Unsqueeze": _unsqueeze,

@@ -150,13 +150,6 @@ def _cast(draw: Draw) -> Iterator[Example]:
     yield example("Cast", [flags(draw, 3, 4)], [(3, 4)], ["float64"])
 
 
-def _cast_like(draw: Draw) -> Iterator[Example]:
-    like = np.zeros((2,), dtype=np.float64)
-    for dims in SHAPES:
-        array = floats(draw, *dims).astype(np.float32)
-        yield example("CastLike", [array, like], [dims], ["float64"])
-
-
 def _bit_cast(draw: Draw) -> Iterator[Example]:
     for dims in SHAPES:
         yield example("BitCast", [floats(draw, *dims)], [dims], ["int64"])
@@ -226,7 +219,6 @@ ELEMENTWISE: Mapping[str, Maker] = MappingProxyType(
         "FastGelu": _biased("FastGelu"),
         "Clip": _clip,
         "Cast": _cast,
-        "CastLike": _cast_like,
         "BitCast": _bit_cast,
         "Dropout": _dropout,
         **{kind: _binary(kind) for kind in ("Add", "Sub", "Mul")},
