@@ -39,6 +39,29 @@ class Pin:
     """Cuts of the dims of every operand; None leaves an operand free."""
 
 
+@dataclass(frozen=True, slots=True)
+class ResultPin:
+    """What the result of one operator is held to."""
+
+    text: str
+    """The option, for messages."""
+    cuts: tuple[int, ...]
+
+
+def result_pins(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> dict[str, ResultPin]:
+    """The operators whose results are pinned, by name.
+
+    Raises:
+        RequestError: a name fits no operator, or a result has other dims.
+    """
+    found: dict[str, ResultPin] = {}
+    for name, cuts in pins:
+        text = pin_text(name, cuts)
+        for op in _named(graph, name.removesuffix(RESULT), text) if name.endswith(RESULT) else ():
+            found[op.name] = ResultPin(text, _of_result(graph, op.outputs[0], cuts, text))
+    return found
+
+
 def pins_of(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> tuple[Pin, ...]:
     """The operators that are pinned, in the order of the graph.
 
@@ -69,7 +92,15 @@ def pins_of(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> tuple[Pin, ...]
 
 def held_pins(graph: OpGraph, request: SearchRequest, devices: int) -> tuple[Pin, ...]:
     """All that a request holds operators to: its pins, and what is split by batch beside them."""
-    return (*pins_of(graph, request.pins), *rest_of(graph, request, devices))
+    own = [pin for pin in request.pins if not (scatters(request) and pin[0].endswith(RESULT))]
+    return (*pins_of(graph, own), *rest_of(graph, request, devices))
+
+
+def scatters(request: SearchRequest) -> bool:
+    """Whether cuts of results are those that MindSpore's propagation spreads, not those of all
+    readers.
+    """
+    return request.solver == "mindspore_propagation" and request.cost == "mindspore"
 
 
 def rest_of(graph: OpGraph, request: SearchRequest, devices: int) -> tuple[Pin, ...]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from planner.candidates.dialects import Dialect
 from planner.constraints.pinning import first_meshes, meshes_for, pinned
-from planner.constraints.pins import held_pins
+from planner.constraints.pins import held_pins, result_pins, scatters
+from planner.constraints.scattered import with_results
 from planner.constraints.soft import SoftConstraints
 from planner.constraints.token_cuts import ruled_out, without
 from planner.lowering.liveness import Liveness
@@ -97,6 +98,8 @@ class BatchSearch:
         self.request, self.report, self.cost = request, report, request.cost
         self.ruled_out = ruled_out(request, liveness.graph)
         self.pins = held_pins(liveness.graph, request, cluster.devices)
+        scattered = scatters(request)
+        self.results = result_pins(liveness.graph, request.pins) if scattered else {}
         self.soft = SoftConstraints.of(liveness.graph, request)
         self.deadline = Deadline.after(request.time_limit_s)
         self.coarse: Outcome | None = None
@@ -146,7 +149,8 @@ class BatchSearch:
             return False
 
     def _lower(self, setting: Setting, basis: LoweringCache | None = None) -> Lowered:
-        found = self.soft.narrowed(pinned(lower(self.liveness, setting, basis), self.pins))
+        held = pinned(lower(self.liveness, setting, basis), self.pins)
+        found = self.soft.narrowed(with_results(held, self.results))
         return without(found, self.ruled_out)
 
     def _or_coarser(self, found: list[Outcome]) -> list[Outcome]:
