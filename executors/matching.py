@@ -28,7 +28,9 @@ class Match:
     plan: Plan
     """In the element type of the model."""
     names: Mapping[str, str]
-    """For every tensor of the plan's graph that no operator makes, the model's name of it."""
+    """For every tensor of the plan's graph that no operator makes, the model's name of it: of a
+    parameter that is stored in another form, that of the file.
+    """
     notes: tuple[str, ...] = ()
 
 
@@ -75,7 +77,19 @@ def matched(plan: Plan, graph: OpGraph) -> Match:
         raise MismatchError(_report(plan.graph, found))
     pairs = correspondence(plan.graph, found)
     given = (n for n, t in plan.graph.tensors.items() if t.role is not Role.ACTIVATION)
-    return Match(plan, {n: pairs.get(n, n) for n in given}, notes)
+    return Match(plan, {n: _in_file(found, pairs.get(n, n)) for n in given}, notes)
+
+
+def whole_match(plan: Plan) -> Match:
+    """A plan and its own graph, where the model has no code."""
+    given = (n for n, t in plan.graph.tensors.items() if t.role is not Role.ACTIVATION)
+    return Match(plan, {n: _in_file(plan.graph, n) for n in given})
+
+
+def _in_file(graph: OpGraph, name: str) -> str:
+    tensor = graph.tensors.get(name)
+    is_filed = tensor is not None and tensor.role is Role.PARAMETER and tensor.source
+    return tensor.source if tensor is not None and is_filed else name
 
 
 def _as_planned(graph: OpGraph, plan: Plan) -> OpGraph:

@@ -26,7 +26,7 @@ from executors.dtensor.numbers import torch_array, torch_dtype
 from executors.dtensor.parallel import applied, own_graph
 from executors.dtensor.ranks import joined, leaves_with_parent
 from executors.dtensor.tasks import read_arrays
-from executors.matching import Match, one_stage
+from executors.matching import one_stage, whole_match
 from executors.measured import Measured
 from executors.placement import Array
 from executors.reference import given_tensors
@@ -124,8 +124,7 @@ class _Run:
 
     def _module(self) -> Any:
         found = own_graph(self.own, self.values)
-        match = Match(self.plan, {n: n for n in self.plan.graph.tensors})
-        return applied(found, match, whole_outputs=False, losses=True)
+        return applied(found, whole_match(self.plan), whole_outputs=False, losses=True)
 
     def _optimizer(self, module: Any) -> Any:
         name = str(self.plan.request.get("optimizer", "adamw"))

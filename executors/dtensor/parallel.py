@@ -16,7 +16,7 @@ from executors.dtensor.numbers import torch_array
 from executors.dtensor.pipelined import Pipelined
 from executors.dtensor.stages import own_stages, stage_of
 from executors.dtensor.tracing import Traced, traced
-from executors.matching import Match, matched
+from executors.matching import Match, matched, whole_match
 from executors.reference import given_tensors
 from executors.torch_differences import ApplyError, differences, refuse
 from ir.graph import Role
@@ -59,7 +59,7 @@ def parallelize(
     whole = plan if isinstance(plan, Plan) else read_plan(Path(plan), staged=True)
     _join(whole)
     if isinstance(model, Mapping):
-        found, match = own_graph(whole, model), Match(whole, {n: n for n in whole.graph.tensors})
+        found, match = own_graph(whole, model), whole_match(whole)
     else:
         found = traced(model, example_inputs, kwargs or {})
         match = matched(whole, found.graph)

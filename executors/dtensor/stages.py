@@ -84,9 +84,7 @@ def stage_of(match: Match, number: int, constants: Mapping[str, Any], device: st
     step = LocalStep(plan, grid, trains, flowing, _checked(whole, leaves))
     table = plan.graph.tensors
     parameters = {
-        n: table[n].source or name
-        for n, name in match.names.items()
-        if n in table and table[n].role is Role.PARAMETER
+        n: name for n, name in match.names.items() if n in table and table[n].role is Role.PARAMETER
     }
     syncs = {n: s for n, s in late_syncs(whole, number).items() if n in parameters}
     late = late_of(step, syncs, whole.pipeline.micro_batches)

@@ -143,9 +143,7 @@ def parallelize(
     places = {name: place for place, name in enumerate(names)}
     syncs = late_syncs(match.plan)
     leaves = {
-        n: _leaf(own, n, places[graph.tensors[t].source or t], syncs.get(n))
-        for n, t in theirs.items()
-        if n not in constants
+        n: _leaf(own, n, places[t], syncs.get(n)) for n, t in theirs.items() if n not in constants
     }
     in_tree = jax.tree_util.tree_structure(tuple(arguments))
     out_tree = jax.tree_util.tree_structure(jax.eval_shape(function, *arguments))

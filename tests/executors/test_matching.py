@@ -8,7 +8,7 @@ import pytest
 
 from executors.matching import MismatchError, matched
 from executors.torch_differences import ApplyError, differences, refuse
-from ir.graph import Op, OpGraph
+from ir.graph import Op, OpGraph, Role
 from ir.plan import PipelineStage, Plan
 from planner.request import SearchRequest
 from planner.search import search
@@ -41,6 +41,22 @@ def test_a_model_with_other_names_is_matched_by_structure(plan: Plan) -> None:
     found = matched(plan, renamed(mlp(2, 8, 16, 32)))
     assert found.names == {n: f"my {n}" for n in found.names}
     assert set(found.names) >= {t.name for t in plan.graph.parameters}
+
+
+def test_a_parameter_that_is_stored_otherwise_goes_by_the_name_in_the_models_file(
+    plan: Plan,
+) -> None:
+    def filed(graph: OpGraph, prefix: str) -> OpGraph:
+        tensors = {
+            n: replace(t, source=f"{prefix}{n}") if t.role is Role.PARAMETER else t
+            for n, t in graph.tensors.items()
+        }
+        return replace(graph, tensors=tensors)
+
+    own = replace(plan, graph=filed(plan.graph, "theirs "))
+    found = matched(own, filed(renamed(mlp(2, 8, 16, 32)), "of "))
+    for tensor in plan.graph.parameters:
+        assert found.names[tensor.name] == f"of my {tensor.name}"
 
 
 def test_another_width_is_a_mismatch_that_names_the_parameter(plan: Plan) -> None:
