@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 from ir.batch import BatchError, batch_dims
 from ir.graph import Op, OpGraph, Role, Tensor
-from ir.ops import Engine, OpView, lookup
-from ir.rule import ShardingRule
+from ir.graph_rules import rule_of
+from ir.ops import Engine, lookup
 
 Tokens = Mapping[str, frozenset[int]]
 """By tensor the dimensions that run along tokens."""
@@ -30,7 +30,7 @@ def weight_factors(op: Op, graph: OpGraph) -> frozenset[int]:
 
 def parameter_factors(op: Op, graph: OpGraph) -> frozenset[int]:
     """Factors of the parameters that an operator reads."""
-    rule = _rule(op, graph)
+    rule = rule_of(op, graph)
     return frozenset(
         f
         for name, mapping in zip(op.inputs, rule.operands, strict=True)
@@ -43,7 +43,7 @@ def parameter_factors(op: Op, graph: OpGraph) -> frozenset[int]:
 
 def batch_factors(op: Op, graph: OpGraph, where: Mapping[str, int]) -> frozenset[int]:
     """The factor of an operator that is the batch, if it has one."""
-    rule = _rule(op, graph)
+    rule = rule_of(op, graph)
     pairs = (
         *zip(op.inputs, rule.operands, strict=True),
         *zip(op.outputs, rule.results, strict=True),
@@ -67,7 +67,7 @@ def token_dims(graph: OpGraph) -> Tokens:
             found[name] = frozenset({1})
     for op in graph.ops:
         factors = token_factors(op, graph, found)
-        for name, mapping in zip(op.outputs, _rule(op, graph).results, strict=True):
+        for name, mapping in zip(op.outputs, rule_of(op, graph).results, strict=True):
             dims = frozenset(
                 place for place, dim in enumerate(mapping or ()) if factors.intersection(dim)
             )
@@ -81,15 +81,11 @@ def _is_sequence(tensor: Tensor) -> bool:
     return len(tensor.dims) == rank and tensor.dims[1] > 1
 
 
-def _rule(op: Op, graph: OpGraph) -> ShardingRule:
-    return lookup(op.kind).rule(OpView(op, graph))
-
-
 def token_factors(op: Op, graph: OpGraph, tokens: Tokens) -> frozenset[int]:
     """Factors of an operator that split tokens."""
     return frozenset(
         factor
-        for name, mapping in zip(op.inputs, _rule(op, graph).operands, strict=True)
+        for name, mapping in zip(op.inputs, rule_of(op, graph).operands, strict=True)
         for place in tokens.get(name, ())
         for factor in (mapping or ((),) * (place + 1))[place]
     )
