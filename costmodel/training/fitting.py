@@ -11,7 +11,7 @@ profile keeps in memory is fitted to published peaks alike.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -111,43 +111,71 @@ def fit(
     """
     from scipy.optimize import least_squares  # noqa: PLC0415  half a second to import
 
-    priors = [PRIORS[name] for name in names]
-    centre = np.array([p.coordinate(getattr(start, n)) for n, p in zip(names, priors, strict=True)])
-    spread = np.array([p.spread for p in priors]) * tightness
-    low = np.array([p.coordinate(p.low) for p in priors]) - 1e-9
-    high = np.array([p.coordinate(p.high) for p in priors]) + 1e-9
-    logs = np.log(measured_s)
-    scale = (np.ones_like(logs) if weights is None else weights) / _NOISE
-    several = table.take(np.tile(np.arange(len(logs)), len(names) + 1))
-    rows_of = {len(logs): table, len(several.tp): several}
-
-    def residuals(points: FloatArray) -> FloatArray:
-        """Of constants at one or several points (names, P): shape (P, N + names)."""
-        values = {
-            name: np.repeat([prior.constant(x) for x in point], len(logs))
-            for name, prior, point in zip(names, priors, points, strict=True)
-        }
-        constants = replace(start, **values)
-        predicted = step_times(rows_of[points.shape[1] * len(logs)], constants).total
-        errors = np.log(predicted).reshape(points.shape[1], len(logs)) - logs
-        beside = (points - centre[:, None]) / spread[:, None]
-        return np.concatenate([_soft(errors * scale), beside.T], axis=1)
-
-    def jacobian(point: FloatArray) -> FloatArray:
-        steps = np.where(point + _STEP * spread > high, -_STEP, _STEP) * spread
-        points = point[:, None] + np.diag(steps) @ np.eye(len(names), len(names) + 1)
-        *moved, here = residuals(points)
-        return ((np.stack(moved) - here) / steps[:, None]).T
-
+    sought = _Sought(table, measured_s, names, start, weights, tightness)
+    low, high = sought.limits
     solution = least_squares(
-        lambda point: residuals(point[:, None])[0],
-        np.clip(centre, low + 1e-8, high - 1e-8),
-        jacobian,
+        sought.residual,
+        np.clip(sought.centre, low + 1e-8, high - 1e-8),
+        sought.jacobian,
         bounds=(low, high),
-        x_scale=spread,
+        x_scale=sought.spread,
         max_nfev=60,
     )
-    return _at(start, names, priors, solution.x)
+    return sought.at(solution.x)
+
+
+class _Sought:
+    """Constants that are sought, as a point, with residuals and their derivatives."""
+
+    def __init__(
+        self, table: RunTable, measured_s: FloatArray, names: Sequence[str], start: StepConstants,
+        weights: FloatArray | None, tightness: float,
+    ) -> None:  # fmt: skip
+        self.names, self.start = names, start
+        self.priors = priors = [PRIORS[name] for name in names]
+        self.centre = np.array(
+            [p.coordinate(getattr(start, n)) for n, p in zip(names, priors, strict=True)]
+        )
+        self.spread = np.array([p.spread for p in priors]) * tightness
+        low = np.array([p.coordinate(p.low) for p in priors]) - 1e-9
+        high = np.array([p.coordinate(p.high) for p in priors]) + 1e-9
+        self.limits = low, high
+        self.logs = np.log(measured_s)
+        self.scale = (np.ones_like(self.logs) if weights is None else weights) / _NOISE
+        count = len(self.logs)
+        several = table.take(np.tile(np.arange(count), len(names) + 1))
+        self._tables = {1: table, len(names) + 1: several}
+
+    def at(self, point: FloatArray) -> StepConstants:
+        """The constants at a point."""
+        return _at(self.start, self.names, self.priors, point)
+
+    def residual(self, point: FloatArray) -> FloatArray:
+        """Shape (N + names,)."""
+        (found,) = self._residuals(point[:, None])
+        return np.asarray(found)
+
+    def jacobian(self, point: FloatArray) -> FloatArray:
+        """Shape (N + names, names); the points beside are priced in one table."""
+        up = point + _STEP * self.spread <= self.limits[1]
+        steps = np.where(up, _STEP, -_STEP) * self.spread
+        count = len(self.names)
+        points = point[:, None] + np.diag(steps) @ np.eye(count, count + 1)
+        *moved, here = self._residuals(points)
+        slopes: FloatArray = (np.stack(moved) - here) / steps[:, None]
+        return slopes.T
+
+    def _residuals(self, points: FloatArray) -> FloatArray:
+        """Of points (names, P): shape (P, N + names). A constant is a column of its values."""
+        count, rows = points.shape[1], len(self.logs)
+        values: dict[str, Any] = {
+            name: np.repeat([prior.constant(x) for x in point], rows)
+            for name, prior, point in zip(self.names, self.priors, points, strict=True)
+        }
+        predicted = step_times(self._tables[count], replace(self.start, **values)).total
+        errors = np.log(predicted).reshape(count, rows) - self.logs
+        beside = (points - self.centre[:, None]) / self.spread[:, None]
+        return np.concatenate([_soft(errors * self.scale), beside.T], axis=1)
 
 
 def at_limit(constants: StepConstants, names: Sequence[str]) -> tuple[str, ...]:
