@@ -86,6 +86,7 @@ test-mindspore: setup ## the real MindSpore reads our files; needs .venv-mindspo
 	$(BIN)/python -m tests.mindspore_package.write_redistributions $(MINDSPORE_CASES)-redistributions.json
 	$(BIN)/python -m tests.mindspore_package.write_operators $(MINDSPORE_CASES)-operators
 	$(BIN)/python -m tests.mindspore_package.write_checkpoints $(MINDSPORE_CASES)-checkpoints
+	$(BIN)/python -m tests.mindspore_package.write_propagation $(MINDSPORE_CASES)-propagation.json
 	$(BIN)/python examples/perceptron.py $(MINDSPORE_CASES)-example.onnx
 	$(BIN)/planner search $(MINDSPORE_CASES)-example.onnx --devices 16 --optimizer sgd -o $(MINDSPORE_CASES)-example
 	$(BIN)/python -m tests.mindspore_package.write_scripts $(MINDSPORE_CASES)-example $(MINDSPORE_CASES)-scripts

@@ -58,7 +58,8 @@ def _sent(lowered: Lowered, edge: Edge, pin: ResultPin) -> FloatArray:
     price = pricing.branch if target.kind is NodeKind.TENSOR else pricing.edge
     table = LayoutTable((LayoutPair(layout, layout),), np.zeros(1, dtype=np.intp))
     of = edge.target_layouts.of[target.columns.assignment]
-    row = np.array(price(edge.kind, table, edge.target_layouts))[0][of]
+    cost: FloatArray = price(edge.kind, table, edge.target_layouts)
+    row: FloatArray = np.array(cost[0][of])
     alike = [state.forward.shards(sizes) == pin.cuts for state in edge.target_layouts.states]
     same = np.flatnonzero(np.array(alike)[of])
     if len(same) and row.min() > 0:
@@ -75,7 +76,7 @@ def _scattered(source: Node, edge: Edge, pin: ResultPin, sizes: tuple[int, ...])
     """
     assert source.candidates is not None
     row = source.row(0)
-    own = edge.source_layouts.states[edge.source_layouts.of[row]].forward
+    own: Layout = edge.source_layouts.states[edge.source_layouts.of[row]].forward
     operands = [t.states[t.of[row]].forward for t in source.candidates.operands if t]
     held = {axis for layout in operands for dim in layout.dims for axis in dim}
     summed = math.prod(sizes[a] for a in held - {axis for dim in own.dims for axis in dim})

@@ -44,6 +44,7 @@ def product(result: list[int], reader: str) -> dict[str, Any]:
     return {"shapes": {"x": [64, 32], "w": [32, 16]}, "ops": [first, second], "data": ["x"]}
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("result", "reader", "cuts"),
     [
@@ -59,6 +60,7 @@ def test_readers_follow_a_result_that_is_scattered(
     assert propagated(product(result, reader))["t2"] == cuts
 
 
+@pytest.mark.fast
 def test_a_result_is_scattered_over_its_rows_alone() -> None:
     with pytest.raises(RequestError, match=r"do not scatter over rows\n.*\n  fix: use \(2, 2\)"):
         propagated(product([1, 4], "ReLU"))
