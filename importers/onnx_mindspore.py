@@ -133,7 +133,8 @@ def _unsqueezed(graph: OpGraph, op: Op) -> Op | None:
     before, after = (graph.tensors[name].dims for name in (op.inputs[0], op.outputs[0]))
     for axis, size in enumerate(after):
         if size == 1 and (*after[:axis], *after[axis + 1 :]) == before:
-            return replace(op, kind="Unsqueeze", inputs=op.inputs[:1], attributes={"axes": (axis,)})
+            kind = _KINDS[found[2]]
+            return replace(op, kind=kind, inputs=op.inputs[:1], attributes={"axes": (axis,)})
     return None
 
 
