@@ -39,7 +39,7 @@ class Found:
     """For each output the largest difference between ranks that should hold the same."""
 
 
-def run_tasks(tasks: Sequence[RankTask], timeout_s: float = 300.0) -> list[Found]:
+def run_tasks(tasks: Sequence[RankTask], timeout_s: float = 1800.0) -> list[Found]:
     """Run plans of the same number of devices, one after the other, in as many processes.
 
     Raises:

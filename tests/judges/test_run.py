@@ -35,7 +35,7 @@ def planned() -> dict[str, Plan]:
 
 @pytest.mark.parametrize("scheme", [DATA, TENSOR, SHARDED])
 def test_the_loss_is_that_of_one_device(planned: dict[str, Plan], scheme: str) -> None:
-    found = run_measured(planned[scheme], steps=3, seed=1, timeout_s=120.0)
+    found = run_measured(planned[scheme], steps=3, seed=1, timeout_s=1200.0)
     assert found.loss_alone is not None
     assert found.is_right, (found.loss, found.loss_alone)
     assert len(found.steps_s) == 3
@@ -43,7 +43,7 @@ def test_the_loss_is_that_of_one_device(planned: dict[str, Plan], scheme: str) -
 
 
 def test_messages_are_counted_by_the_profiler(planned: dict[str, Plan]) -> None:
-    found = run_measured(planned[DATA], steps=2, seed=0, timeout_s=120.0)
+    found = run_measured(planned[DATA], steps=2, seed=0, timeout_s=1200.0)
     rows = {kind: (count, seen) for kind, count, _, seen, _ in message_rows(planned[DATA], found)}
     count, seen = rows["all_reduce"]
     assert 0 < seen < count  # gradients travel in buckets
@@ -63,7 +63,7 @@ def test_an_interrupt_leaves_no_process(planned: dict[str, Plan], tmp_path: Path
     started = _children(job.pid, wait_s=60.0)
     assert started
     job.send_signal(signal.SIGINT)
-    _, said = job.communicate(timeout=60)
+    _, said = job.communicate(timeout=600)
     assert job.returncode != 0
     assert "Traceback" not in said
     assert not any(Path(f"/proc/{pid}").exists() for pid in started)
@@ -89,7 +89,7 @@ def _parent(pid: int) -> int:
 def test_a_loss_whose_classes_are_split_is_that_of_one_device(tmp_path: Path) -> None:
     graph = graph_of("gpt with loss", tmp_path)
     drawn = (drawn_plan(graph, 2, TRAINING, seed) for seed in range(40))
-    found = run_measured(next(p for p in drawn if _splits_classes(p)), 1, 0, timeout_s=120.0)
+    found = run_measured(next(p for p in drawn if _splits_classes(p)), 1, 0, timeout_s=1200.0)
     assert found.loss_alone is not None
     assert found.is_right, (found.loss, found.loss_alone)
 
@@ -103,7 +103,7 @@ def test_constants_of_the_model_give_a_finite_loss(tmp_path: Path) -> None:
     model = config_file(tmp_path)
     plan = plan_of(model)
     fixed, _ = fixed_numbers(plan, model)
-    found = run_measured(plan, 1, 0, timeout_s=120.0, fixed=fixed)
+    found = run_measured(plan, 1, 0, timeout_s=1200.0, fixed=fixed)
     assert found.loss_alone is not None
     assert found.is_right
     assert abs(found.loss - math.log(64)) < 1.0  # of a model that knows nothing yet
