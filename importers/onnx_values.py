@@ -227,7 +227,13 @@ def _pure(function: Callable[..., object]) -> Evaluator:
 def _joining(known: Function) -> Callable[..., object]:
     """The function of a kind; one of two operands joins more of them, one after the other."""
     function = getattr(np, known.numpy)
-    return function if known.operands == 1 else lambda *operands: reduce(function, operands)
+
+    def joined(*operands: Array) -> object:
+        if len(operands) <= known.operands:
+            return function(*operands)
+        return reduce(function, operands)
+
+    return joined
 
 
 def _transpose(inputs: list[Array], attributes: Attributes) -> Array:
