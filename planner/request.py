@@ -64,7 +64,7 @@ class InfeasibleError(Exception):
 
 
 NEEDED = "needed"
-"""Pipeline stages where nothing fits without them, or where they save waiting for links."""
+"""Pipeline stages where nothing fits without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,8 @@ class SearchRequest:
     micro_batch: str = "auto"
     """Samples of a micro-batch over all devices of a stage, or `auto`."""
     pipeline: str = "auto"
-    """Number of stages, `off` for one, or `auto`; with `batch` also `needed`."""
+    """Number of stages, `off` for one, or `auto`; with `batch` stages are tried where nothing fits
+    without them if it is `needed`."""
     recompute: str = "auto"
     """What the backward pass may compute again: `none`, single operators (`selective`), every block
     as a whole (`full`), or what is best for each block (`auto`); only of a step that is cut."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from ir.batch import BatchError
@@ -20,16 +19,9 @@ from planner.pipeline.one_batch import (
 from planner.pipeline.pipeline_search import plan_pipeline, search_pipeline
 from planner.pipeline.preparation import check_pipeline_request
 from planner.pipeline.search_state import Report
-from planner.pipeline.stage_plan import bound_of
 from planner.request import NEEDED, Deadline, InfeasibleError, RequestError, SearchRequest
 from topology.cluster import Cluster
 from topology.units import format_memory, format_seconds
-
-WAITING = 0.15
-"""Share of a step that waits for the outermost links from which stages are tried: they replace it
-with a bubble and sends, which mostly take a tenth."""
-STAGES_SAVE = 0.03
-"""Share of a step that stages must promise by their bound."""
 
 __all__ = ["PreparedModel", "Report", "in_micro_batches", "prepared_model", "search"]
 
@@ -44,9 +36,7 @@ def search(
     """The fastest plan within memory.
 
     A batch that does not fit as one, or pays for its memory, is split into micro-batches whose
-    gradients are added up, where that is faster. It is cut into stages too where nothing fits
-    without, or where these promise to save much waiting for links; a global batch where it is
-    faster.
+    gradients are added up, where that is faster; a global batch may be cut into stages too.
 
     Args:
         graph: as imported.
@@ -81,16 +71,10 @@ def search(
         report("nothing fits without pipeline stages: they are tried")
         asked = replace(asked, pipeline="auto", time_limit_s=deadline.left_s)
         return _split(error, graph, cluster, asked, report)
-    if asked is None:
+    if asked is None or not _pays_for_memory(whole, request):
         return whole.plan
     asked = replace(asked, time_limit_s=deadline.left_s)
-    plan = whole.plan
-    if _pays_for_memory(whole, request):
-        plan = _faster(whole, graph, cluster, asked, report)
-    if request.pipeline == NEEDED and _pays_for_links(plan, cluster, request):
-        asked = replace(asked, pipeline="auto", time_limit_s=deadline.left_s)
-        plan = _in_stages(plan, graph, cluster, asked, report)
-    return plan
+    return _faster(whole, graph, cluster, asked, report)
 
 
 def _split(
@@ -131,40 +115,6 @@ def _faster(
     now = format_seconds(found.estimate.step_time_s)
     note = f"micro-batches and ZeRO are decided for the memory: {now}; without them {as_one}"
     return replace(found, notes=(note, *found.notes))
-
-
-def _pays_for_links(plan: Plan, cluster: Cluster, request: SearchRequest) -> bool:
-    """Whether a plan without stages waits long for the outermost links of several servers: stages
-    send little over them.
-    """
-    tiers = [tier.name for tier in cluster.tiers if tier.size > 1]
-    sent = (item for item in plan.collectives if len(tiers) > 1 and item.tier == tiers[0])
-    exposed_s = math.fsum(item.exposed_s for item in sent)
-    return request.leaves_all and exposed_s > plan.estimate.step_time_s * WAITING
-
-
-def _in_stages(
-    plan: Plan, graph: OpGraph, cluster: Cluster, asked: SearchRequest, report: Report
-) -> Plan:
-    """The plan, or one with pipeline stages if the bound of stages promises enough and one is
-    faster.
-    """
-    alone = format_seconds(plan.estimate.step_time_s)
-    report(f"{alone} without pipeline stages, much of it for the links of servers: they are tried")
-    try:
-        found = plan_pipeline(
-            graph, cluster, asked, report, one_batch=plan, stages_save=STAGES_SAVE
-        )
-    except (RequestError, BatchError):
-        return plan
-    if found.pipeline.is_single or found.pipeline == plan.pipeline:
-        return plan
-    step_s = found.estimate.step_time_s
-    least_s = min(found.bound.bound_s, plan.bound.bound_s)
-    truncated = found.bound.truncated or plan.bound.truncated
-    bound = bound_of(step_s, least_s, found.bound.solver, truncated=truncated)
-    note = f"pipeline stages are faster: {format_seconds(step_s)}; without them {alone}"
-    return replace(found, bound=bound, notes=(note, *found.notes))
 
 
 def in_micro_batches(graph: OpGraph, request: SearchRequest) -> SearchRequest | None:

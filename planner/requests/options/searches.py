@@ -106,7 +106,7 @@ class SearchOptions:
         group=Group.BATCH, value="N", unit="samples", first=True, commands=_MODELS,
         usual="the model's",
         help="Samples of a step, in place of those that the model was exported with. A training "
-        "batch is cut into micro-batches and pipeline stages where memory or links ask for it.",
+        "batch is cut into micro-batches and pipeline stages where it does not fit without.",
     )] = None
     global_batch: Annotated[int | None, Option(
         group=Group.BATCH, value="N", unit="samples", commands=_SEARCH,
@@ -141,9 +141,8 @@ class SearchOptions:
     pipeline: Annotated[str, Option(
         group=Group.SEARCH, value="needed|auto|off|N", first=True, commands=_SEARCH,
         flags=("--pipeline", "--pp"),
-        help="Pipeline stages: where nothing fits without them or much of a step waits for links "
-        "between servers (needed), where they are faster (auto), none (off), or so many. "
-        "Micro-batches are decided with them.",
+        help="Pipeline stages: where nothing fits without them (needed), where they are faster "
+        "(auto), none (off), or so many. Micro-batches are decided with them.",
     )] = "needed"
     dp: Annotated[int | None, Option(
         group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
