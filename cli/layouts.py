@@ -36,7 +36,7 @@ Examples:
 
 A row is what `planner simulate --layout` takes. Degrees are tp (tensor), cp (context), pp
 (pipeline), vpp (chunks), dp (data) and ep (expert parallel); of each set of them the fastest way to
-share out states and to compute again stands in the list. docs/training-model.md tells how a step is
+share out states and to compute again stands in the list. docs/step.md tells how a step is
 priced; `planner search` looks for layouts of single operators instead.
 
 \b

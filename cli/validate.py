@@ -34,7 +34,7 @@ Examples:
 
 \b
 ROWS is a CSV table, or runs in YAML or JSON. `planner validate --schema` lists the columns;
-docs/training-model.md explains them. Numbers with a unit in free text that nobody can follow are
+docs/published-runs.md explains them. Numbers with a unit in free text that nobody can follow are
 named, and widen the interval.
 
 \b

@@ -22,7 +22,7 @@ class Traffic:
     """As in `ir.plan.PlannedCollective.kind`."""
     group_size: int
     nbytes: float
-    """Counted as the kind does (docs/costmodel.md), all messages together."""
+    """Counted as the kind does (docs/step.md), all messages together."""
     count: int
 
 

@@ -120,7 +120,7 @@ class PlannedCollective:
     """Mesh axes of the group: ranks that differ in these alone."""
     group_size: int
     nbytes: float
-    """Bytes of each device, counted as the kind does (docs/costmodel.md)."""
+    """Bytes of each device, counted as the kind does (docs/step.md)."""
     count: int
     """How often in one step."""
     time_s: float

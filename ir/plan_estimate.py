@@ -88,7 +88,7 @@ class Objective:
     """What a search minimised instead of the time of a step, and how well."""
 
     cost: str
-    """`mindspore`: MindSpore's own cost, in weighted bytes (docs/costmodel.md)."""
+    """`mindspore`: MindSpore's own cost, in weighted bytes (docs/mindspore-strategies.md)."""
     value: float
     bound: float
     """No strategy of the space has less."""

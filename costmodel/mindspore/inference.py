@@ -8,7 +8,7 @@ on, gather the first axis that is in another's way. Where that exchanges nothing
 switched off, the gathers are put in front, the last place first, and the slices follow: MindSpore
 reorders a sequence of these two kinds so. Neighbouring axes that always stand together are one.
 
-Source: docs/costmodel.md, section Redistribution; the real package's graphs
+Source: docs/step.md, section Redistribution; the real package's graphs
 (tests/mindspore_package/test_redistribution.py).
 """
 

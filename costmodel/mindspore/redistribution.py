@@ -2,7 +2,7 @@
 
 The gradient travels back through the same operators: an all-to-all stays one, an all-gather becomes
 a reduce-scatter of the same bytes, a slice costs nothing.
-Source: docs/costmodel.md, section Redistribution.
+Source: docs/step.md, section Redistribution.
 """
 
 from __future__ import annotations

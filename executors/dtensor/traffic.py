@@ -32,7 +32,7 @@ class Sent:
     """Ours, or torch's name where there is none."""
     ranks: tuple[int, ...]
     nbytes: int
-    """Of the result of an all-gather, of the operand of every other kind (docs/costmodel.md)."""
+    """Of the result of an all-gather, of the operand of every other kind (docs/step.md)."""
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ class Message:
     ranks: tuple[int, ...]
     """Of the group with rank 0, ascending."""
     nbytes: int
-    """As plans count them (docs/costmodel.md)."""
+    """As plans count them (docs/step.md)."""
     place: str = ""
     """Whose it is, for people."""
 

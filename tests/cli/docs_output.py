@@ -21,6 +21,8 @@ PAGES = ("README.md", "docs/plans.md", "docs/reading-a-plan.md", "docs/resnet50.
 SHOWN = re.compile(r"^(?:    |\$ )(planner (?:search|show) .*)$")
 HEADING = re.compile(r"^\w+:?(?: [a-z]+\b(?! ms| s\b))*")
 CUT = "..."
+PATIENCE = ("--time-limit", "900")
+"""For searches: a loaded machine must not cut one short and so change what it prints."""
 
 
 def refreshed(text: str) -> str:
@@ -73,8 +75,9 @@ def _sections(output: str) -> dict[str, list[str]]:
 
 def _output(command: str, folder: Path) -> str:
     program = Path(sys.executable).with_name("planner")
+    words = shlex.split(command)[1:]
     return subprocess.run(
-        [program, *shlex.split(command)[1:]],
+        [program, *words, *(PATIENCE if words[0] == "search" else ())],
         capture_output=True,
         text=True,
         check=True,
