@@ -18,9 +18,10 @@ from planner.requests.plan_json import found, nothing_fits
 from planner.requests.search_request import with_restriction
 from planner.requests.searches import Question, plan_bytes, precision_notes, question
 from report.plan import PlanReport
-from service.store.items import NewItem
+from service.store.items import NewItem, is_item_id
 from service.store.queue import Outcome
-from service.work.given import Given, is_item_id
+from service.views.ready import first_views
+from service.work.given import Given
 
 _OPTIONS = TypeAdapter(SearchOptions)
 
@@ -55,6 +56,7 @@ def search(given: Given) -> Outcome:
         {**summary, "plan": "$plan", "warnings": list(asked.warnings)},
         (NewItem("plan", model.name, content, facts),),
         keep=not plan.bound.truncated,
+        views=first_views(plan),
     )
 
 
