@@ -12,10 +12,10 @@ from importers.errors import ModelError
 from importers.model_file import ModelFormat, model_format
 from importers.open_sizes import reading
 from planner.requests.machines import is_rank_table
+from service.facts import plan_facts
 from service.store.queue import Outcome
 from service.views.ready import first_views
 from service.work.given import Given
-from service.work.tasks.searches import plan_facts
 from topology.loading import load_machine
 from topology.rank_tables.machine import machine_of_table
 
