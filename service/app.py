@@ -8,12 +8,15 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import Headers
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, Response
+from starlette.types import Scope
 
 from service.access import Access
 from service.desk import Desk
@@ -26,12 +29,11 @@ from service.store.engine import open_engine
 from service.store.items import Items
 from service.store.jobs import Jobs
 from service.streams import Streams
+from service.version import planner_code, planner_version
 from service.views.cache import ViewCache
-from service.views.ready import Readiness
 from service.views.routes import router as views_router
 from service.visible import VisibleStore
 from service.work.supervisor import Supervisor
-from service.work.version import planner_version
 
 ROUTERS = (
     uploads.router, work.router, jobs.router, plans.router, views_router, health.router,
@@ -74,15 +76,14 @@ def create_app(settings: Settings) -> FastAPI:
 @asynccontextmanager
 async def _alive(app: FastAPI) -> AsyncIterator[None]:
     app.state.supervisor.start()
-    ready = Readiness(app.state.items, app.state.views)
-    running = [asyncio.create_task(each.run()) for each in (app.state.streams, ready)]
+    planner_code()  # takes a moment, once, before anybody waits for it
+    events = asyncio.create_task(app.state.streams.run())
     try:
         yield
     finally:
-        for task in running:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        events.cancel()
+        with suppress(asyncio.CancelledError):
+            await events
         await asyncio.to_thread(app.state.supervisor.stop)
         app.state.engine.dispose()
 
@@ -99,11 +100,21 @@ def _add_page(app: FastAPI) -> None:
 
 
 class _Page(StaticFiles):
-    """The built page: pieces that are named by their content are kept for good."""
+    """The built page, packed when it was built: pieces that are named by their content are kept for
+    good.
+    """
 
-    def file_response(self, full_path: PathLike, *args: Any, **more: Any) -> Response:
+    def file_response(
+        self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
         """A file, and how long a browser may keep it."""
-        answer = super().file_response(full_path, *args, **more)
+        packed = Path(f"{full_path}.gz")
+        if "gzip" in Headers(scope=scope).get("Accept-Encoding", "") and packed.is_file():
+            answer = super().file_response(packed, packed.stat(), scope, status_code)
+            answer.headers["Content-Encoding"] = "gzip"
+        else:
+            answer = super().file_response(full_path, stat_result, scope, status_code)
+        answer.headers.add_vary_header("Accept-Encoding")
         is_piece = _HASHED.search(str(full_path)) is not None
         answer.headers["Cache-Control"] = (
             "public, max-age=31536000, immutable" if is_piece else "no-cache"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.store.jobs import Job, Jobs, Listing
+from service.version import planner_code
 from service.visible import CURRENT_OWNER
-from service.work.version import planner_version
 
 
 class Desk:
@@ -76,5 +76,5 @@ def request_key(kind: str, request: Mapping[str, Any]) -> str:
 
     Ids in the request are those of contents, so the key follows from bytes.
     """
-    text = json.dumps([planner_version(), kind, request], sort_keys=True)
+    text = json.dumps([planner_code(), kind, request], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -31,7 +31,7 @@ from service.routes.bodies import (
     SearchBody,
     SimulationBody,
 )
-from service.work.version import planner_version
+from service.version import planner_version
 
 __all__ = ["Door", "tool_server"]
 

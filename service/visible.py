@@ -15,6 +15,8 @@ CURRENT_OWNER: ContextVar[str] = ContextVar("planner_owner")
 """Set for each request from its token."""
 KEPT_PLANS = 16
 """Plans whose bytes stay in memory: the page asks for one many times."""
+CHECKED_PLANS = 1024
+"""Plans of which it is known whose they are."""
 
 
 class VisibleStore:
@@ -23,6 +25,7 @@ class VisibleStore:
     def __init__(self, items: Items) -> None:
         self._items = items
         self._content = lru_cache(KEPT_PLANS)(self._read)
+        self._checked = lru_cache(CHECKED_PLANS)(self._check)
 
     def plan_bytes(self, plan_id: str) -> bytes:
         """Exactly plan.json, once a job has made or read it.
@@ -31,6 +34,14 @@ class VisibleStore:
             NotFoundError: the asker has no such plan.
         """
         return self.content(plan_id, "plan")
+
+    def check_plan(self, plan_id: str) -> None:
+        """Raise unless the asker has such a plan.
+
+        Raises:
+            NotFoundError: as `plan_bytes`.
+        """
+        self._checked(self.owner, plan_id)
 
     def plans(self) -> list[dict[str, Any]]:
         """Ids, names and summaries of the asker's plans, the newest first."""
@@ -43,6 +54,10 @@ class VisibleStore:
             NotFoundError: the asker has none of this id and kind.
         """
         return self._content(self.owner, item_id, kind)
+
+    def view(self, plan_id: str, name: str) -> bytes | None:
+        """A view that was kept with a plan of the asker, if there is one."""
+        return self._items.view(self.owner, plan_id, name)
 
     def find(self, item_id: str, kind: str) -> Item:
         """What is known of an item.
@@ -68,6 +83,7 @@ class VisibleStore:
         """
         self._items.remove(self.owner, item_id, kind)
         self._content.cache_clear()
+        self._checked.cache_clear()
 
     def note(self, item_id: str, kind: str, facts: Mapping[str, Any]) -> Item:
         """Keep what the asker says of an item.
@@ -89,6 +105,10 @@ class VisibleStore:
         return CURRENT_OWNER.get()
 
     def _read(self, owner: str, item_id: str, kind: str) -> bytes:
-        if kind == "plan" and not self._items.find(owner, item_id, kind).is_ready:
-            raise NotFoundError(f"the plan {item_id!r} has not been read")
+        if kind == "plan":
+            self._check(owner, item_id)
         return self._items.content(owner, item_id, kind)
+
+    def _check(self, owner: str, plan_id: str) -> None:
+        if not self._items.find(owner, plan_id, "plan").is_ready:
+            raise NotFoundError(f"the plan {plan_id!r} has not been read")

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from service.routes.asker import ItemId, Shown
+from service.sample import sample_plan
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
 
@@ -16,6 +17,12 @@ router = APIRouter(prefix="/v1/plans", tags=["plans"])
 def plans(shown: Shown) -> list[dict[str, Any]]:
     """All plans, the newest first."""
     return shown.plans()
+
+
+@router.post("/sample", status_code=201)
+def sample(shown: Shown) -> dict[str, Any]:
+    """A plan to look at: it comes with the service, and is what a search for it finds."""
+    return shown.add(sample_plan()).to_dict()
 
 
 @router.get("/{plan_id}")

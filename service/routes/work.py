@@ -33,10 +33,9 @@ from service.routes.bodies import (
     SweepBody,
     VerificationBody,
 )
-from service.store.items import Item
+from service.store.items import Item, is_item_id
 from service.store.jobs import DONE, Job
 from service.visible import VisibleStore
-from service.work.given import is_item_id
 from topology.catalogue import cluster_names, is_machine
 
 EXPORT_WAIT_S = 30.0

@@ -9,10 +9,21 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from service.store.engine import add_once, reading, writing
-from service.store.tables import answers, contents, items
+from service.store.tables import answers, contents, items, views
 
 KINDS = ("model", "cluster", "plan", "trace", "export")
 MOST_LISTED = 1000
@@ -73,6 +84,12 @@ class NewItem:
         return f"{self.kind[0]}_{both.hexdigest()[:32]}"
 
 
+def is_item_id(name: str) -> bool:
+    """Whether a name is that of an item and not of something bundled."""
+    kind, _, digest = name.partition("_")
+    return len(kind) == 1 and len(digest) == 32 and set(digest) <= set("0123456789abcdef")
+
+
 class Items:
     """The items of all owners. Every method is told whose."""
 
@@ -129,6 +146,7 @@ class Items:
             if digest is None:
                 raise NotFoundError(f"there is no {kind} {item_id[:64]!r}")
             connection.execute(delete(items).where(own))
+            connection.execute(delete(views).where(*_views_of(owner, item_id)))
             connection.execute(
                 delete(answers).where(answers.c.owner == owner, answers.c.result.contains(item_id))
             )
@@ -166,20 +184,29 @@ class Items:
             ).all()
         return [item_of(row) for row in rows]
 
-    def newest_plan(self, since_s: float) -> tuple[str, Item] | None:
-        """The owner's name and the item of the plan that came last of all, if it came later."""
-        plans = items.c.kind == "plan"
+    def view(self, owner: str, item_id: str, name: str) -> bytes | None:
+        """A view that was kept with an item, if there is one of this name."""
+        named = (*_views_of(owner, item_id), views.c.name == name)
         with reading(self._engine) as connection:
-            made_s = connection.execute(select(func.max(items.c.created_at)).where(plans)).scalar()
-            if made_s is None or made_s <= since_s:
-                return None
-            last = select(items).where(plans, items.c.created_at == made_s).limit(1)
-            row = connection.execute(last).first()
-        return None if row is None else (row.owner, item_of(row))
+            found = connection.execute(select(views.c.body).where(*named)).scalar()
+        return None if found is None else bytes(found)
 
 
 def _named(owner: str, item_id: str, kind: str) -> ColumnElement[bool]:
     return and_(items.c.owner == owner, items.c.id == item_id, items.c.kind == kind)
+
+
+def _views_of(owner: str, item_id: str) -> tuple[ColumnElement[bool], ...]:
+    return views.c.owner == owner, views.c.item == item_id
+
+
+def keep_views(
+    connection: Connection, owner: str, item_id: str, found: Mapping[str, bytes]
+) -> None:
+    """Keep these views of an item in place of older ones, within a transaction."""
+    connection.execute(delete(views).where(*_views_of(owner, item_id)))
+    for name, body in found.items():
+        connection.execute(insert(views).values(owner=owner, item=item_id, name=name, body=body))
 
 
 def add_item(connection: Connection, owner: str, new: NewItem, most_bytes: int) -> Item:

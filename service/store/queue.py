@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, or_, select, update
 
 from service.store.engine import add_once, reading, writing
-from service.store.items import Item, NewItem, add_item, item_of, note_facts
+from service.store.items import Item, NewItem, add_item, item_of, keep_views, note_facts
 from service.store.jobs import CANCELLED, DONE, FAILED, QUEUED, RUNNING, Job, answer, job_of
 from service.store.tables import answers, contents, events, items, jobs
 
@@ -39,6 +39,8 @@ class Outcome:
     """Whether the same request gets the same answer from now on."""
     about: tuple[str, Mapping[str, Any]] | None = None
     """An item and what was found out about it."""
+    views: Mapping[str, bytes] = field(default_factory=dict)
+    """Of the plan among the files, or of the one that it is about: views by their names."""
 
 
 class Queue:
@@ -147,6 +149,9 @@ class Queue:
             )
             if outcome.about is not None:
                 note_facts(connection, job.owner, *outcome.about)
+            if outcome.views:
+                plan = names["$plan"] if outcome.about is None else outcome.about[0]
+                keep_views(connection, job.owner, plan, outcome.views)
             if outcome.keep:
                 add_once(connection, answers, owner=job.owner, key=job.key, result=result)
             self._end(connection, job, DONE, result=result)

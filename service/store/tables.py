@@ -86,6 +86,16 @@ events = Table(
 )
 """Progress of jobs, in order."""
 
+views = Table(
+    "views",
+    metadata,
+    Column("owner", String(64), primary_key=True),
+    Column("item", String(48), primary_key=True),
+    Column("name", String(200), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+"""Views of plans that were made with them."""
+
 answers = Table(
     "answers",
     metadata,

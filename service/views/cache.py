@@ -27,9 +27,13 @@ class Answer:
     """Equal for equal bodies."""
 
 
-def answer(view: Any) -> Answer:
+def body_of(view: Any) -> bytes:
     """The bytes of a view."""
-    body = json.dumps(view, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return json.dumps(view, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def answer(body: bytes) -> Answer:
+    """What is sent of these bytes."""
     return Answer(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 

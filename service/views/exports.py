@@ -11,7 +11,7 @@ from exporters.formats import FORMATS, Format
 from exporters.settings import Settings
 from ir.plan import Plan
 from planner.requests.errors import UserError
-from service.work.tasks.exports import suffixes
+from service.suffixes import suffixes
 
 
 def exports_view(plan: Plan) -> dict[str, Any]:

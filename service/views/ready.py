@@ -1,58 +1,45 @@
-"""The first views of the newest plan, made before anybody asks: that takes seconds."""
+"""The views that a plan is opened with. Whoever makes or reads a plan makes them too, so that they
+are there before anybody asks: to read a large plan again takes longer than to show it.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from collections.abc import Callable, Hashable, Mapping
+from types import MappingProxyType
+from typing import Any
 
-from starlette.concurrency import run_in_threadpool
-
-from ir.plan_file import plan_from_json
-from service.store.items import Items, NotFoundError
-from service.views.cache import ViewCache, answer
+from ir.plan import Plan
+from service.version import planner_code
+from service.views.cache import body_of
 from service.views.graph import Level, graph_view
 from service.views.summary import summary_view
 
-LOOK_S = 0.5
 LOG = logging.getLogger("service.views")
+Key = tuple[Hashable, ...]
+FOLDED: Key = ("graph", Level.FOLDED, ())
+FIRST: Mapping[Key, tuple[str, Callable[[Plan], dict[str, Any]]]] = MappingProxyType(
+    {
+        ("summary",): ("summary", summary_view),
+        FOLDED: ("graph", lambda plan: graph_view(plan, Level.FOLDED)),
+    }
+)
+"""Names under which they are kept, and how they are made, by what is asked of a plan."""
 
 
-class Readiness:
-    """Keeps the views ready that a plan is opened with."""
-
-    def __init__(self, items: Items, cache: ViewCache) -> None:
-        self._items, self._cache = items, cache
-        self._since_s = 0.0
-
-    async def run(self) -> None:
-        """Look for a newer plan again and again."""
-        while True:
-            try:
-                await run_in_threadpool(self.prepare)
-            except Exception:
-                LOG.exception("the newest plan cannot be made ready")
-            await asyncio.sleep(LOOK_S)
-
-    def prepare(self) -> None:
-        """Make the views of the newest plan of all owners, if there is a newer one; an upload only
-        once a job has found it good.
-        """
-        found = self._items.newest_plan(self._since_s)
-        if found is None:
-            return
-        owner, item = found
-        if not item.is_ready and item.facts.get("state") != "refused":
-            return
-        self._since_s = item.created_at
-        if item.is_ready:
-            self._make(owner, item.id)
-
-    def _make(self, owner: str, plan_id: str) -> None:
+def first_views(plan: Plan) -> dict[str, bytes]:
+    """Bodies by the names under which they are kept; one that cannot be made is left to its asker,
+    who is told why.
+    """
+    found = {}
+    for key, (_, view) in FIRST.items():
         try:
-            content = self._items.content(owner, plan_id, "plan")
-        except NotFoundError:  # removed since
-            return
-        plan = self._cache.plans.get(plan_id, lambda: plan_from_json(content.decode()))
-        self._cache.views.get((plan_id, "summary"), lambda: answer(summary_view(plan)))
-        folded = (plan_id, "graph", Level.FOLDED, ())
-        self._cache.views.get(folded, lambda: answer(graph_view(plan, Level.FOLDED)))
+            found[kept_name(key)] = body_of(view(plan))
+        except Exception:
+            LOG.exception("a view cannot be made")
+    return found
+
+
+def kept_name(key: Key) -> str:
+    """The name under which a view is kept: another planner may make another one."""
+    return f"{FIRST[key][0]} {planner_code()}"

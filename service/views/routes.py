@@ -19,19 +19,21 @@ from planner.request import RequestError
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.machines import named_machine as uploaded_machine
 from planner.requests.sources import Document
-from service.views.cache import Answer, ViewCache, answer
+from service.store.items import is_item_id
+from service.views.cache import Answer, ViewCache, answer, body_of
 from service.views.cluster import cluster_view, machine_picture, mesh_view
 from service.views.comparison import comparison_view
 from service.views.exports import exports_view
 from service.views.graph import Level, graph_view
 from service.views.memory import memory_view
 from service.views.operator import operator_view
+from service.views.ready import FIRST, kept_name
 from service.views.sizes import sizes_view
 from service.views.summary import summary_view
 from service.views.table import table_view
 from service.views.timeline import timeline_view
 from service.views.whatif import Factors, whatif_view
-from service.work.given import is_item_id
+from service.visible import VisibleStore
 from topology.catalogue import cluster_names, is_machine, named_machine
 from topology.cluster import Cluster
 from topology.errors import TopologyError
@@ -67,17 +69,14 @@ class Views:
 
     def __init__(self, request: Request) -> None:
         self._request = request
+        self._store: VisibleStore = request.app.state.store
         self._cache: ViewCache = request.app.state.views
 
     def plan(self, plan_id: str) -> Plan:
         """The plan, if the asker has it."""
-        content = self._content(plan_id)
+        content = self._store.plan_bytes(plan_id)
         found: Plan = self._cache.plans.get(plan_id, lambda: plan_from_json(content.decode()))
         return found
-
-    def _content(self, plan_id: str) -> bytes:
-        content: bytes = self._request.app.state.store.plan_bytes(plan_id)
-        return content
 
     def machine(self, item_id: str) -> Machine:
         """An uploaded machine.
@@ -87,8 +86,8 @@ class Views:
             UserError: it has not been read yet, could not be read, or is a rank table.
             TopologyError: it has faults.
         """
-        store = self._request.app.state.store
-        item, content = store.find(item_id, "cluster"), store.content(item_id, "cluster")
+        item = self._store.find(item_id, "cluster")
+        content = self._store.content(item_id, "cluster")
         if not item.is_ready:
             told = item.facts.get("message") or "a job reads it first"
             raise UserError(f"{item.name} cannot be drawn\n{told}")
@@ -103,7 +102,7 @@ class Views:
         name = plan.cluster.get("name")
         if is_machine(str(name)):
             return "", None
-        for item in self._request.app.state.store.listed("cluster"):
+        for item in self._store.listed("cluster"):
             if item.is_ready and item.facts.get("form") == "cluster file":
                 machine = self.machine(item.id)
                 if machine.name == name and _is_of(plan, machine):
@@ -114,20 +113,28 @@ class Views:
         self, plan_id: str, key: tuple[Hashable, ...], view: Callable[[Plan], Any], *,
         alone: bool = False,
     ) -> Response:  # fmt: skip
-        """A view of one plan by what is asked of it; one that takes a while is made alone."""
+        """A view of one plan by what is asked of it: as it was kept with the plan, or made now; one
+        that takes a while is made alone.
+        """
 
-        def make() -> Any:
+        def make() -> Answer:
+            kept = self._store.view(plan_id, kept_name(key)) if key in FIRST else None
+            if kept is not None:
+                return answer(kept)
             plan = self.plan(plan_id)
             with self._cache.pricing if alone else nullcontext():
-                return view(plan)
+                return _made(lambda: view(plan))
 
-        return self.respond((plan_id, *key), make, plan_id)
+        return self._respond((plan_id, *key), make, plan_id)
 
     def respond(self, key: Hashable, make: Callable[[], Any], *plans: str) -> Response:
         """The view of this key, or that it is still the one that the browser has."""
+        return self._respond(key, lambda: _made(make), *plans)
+
+    def _respond(self, key: Hashable, make: Callable[[], Answer], *plans: str) -> Response:
         for plan_id in plans:
-            self._content(plan_id)
-        found = self._cache.views.get(key, lambda: _made(make))
+            self._store.check_plan(plan_id)
+        found = self._cache.views.get(key, make)
         headers = {"ETag": found.tag, **_CACHED}
         if found.tag in self._request.headers.get("If-None-Match", ""):
             return Response(status_code=304, headers=headers)
@@ -145,7 +152,7 @@ def _is_of(plan: Plan, machine: Machine) -> bool:
 def _made(make: Callable[[], Any]) -> Answer:
     """What is the asker's to mend is said so."""
     try:
-        return answer(make())
+        return answer(body_of(make()))
     except (BatchError, RequestError, SimulationError, TopologyError) as error:
         raise UserError(str(error)) from error
 

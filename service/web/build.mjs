@@ -1,6 +1,7 @@
 // Bundles src/ into the folder that is named; build_page.py calls it.
 import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 const here = import.meta.dirname;
@@ -36,5 +37,8 @@ await build({
 });
 for (const name of ["index.html", "icon.svg"]) {
   cpSync(join(here, "src", name), join(out, name));
+}
+for (const name of readdirSync(out).filter((each) => /\.(js|css|html|svg)$/.test(each))) {
+  writeFileSync(join(out, `${name}.gz`), gzipSync(readFileSync(join(out, name)), { level: 9 }));
 }
 writeFileSync(join(out, "LICENCES.txt"), `${licences()}\n`);

@@ -144,9 +144,10 @@ def _send_outcome(messages: Connection, outcome: Outcome) -> None:
     ]
     about = None if outcome.about is None else [outcome.about[0], dict(outcome.about[1])]
     result = finite(dict(outcome.result))
-    _send(messages, {"result": result, "files": files, "keep": outcome.keep, "about": about})
-    for new in outcome.files:
-        messages.send_bytes(new.content)
+    _send(messages, {"result": result, "files": files, "keep": outcome.keep, "about": about,
+                     "views": list(outcome.views)})  # fmt: skip
+    for content in (*(new.content for new in outcome.files), *outcome.views.values()):
+        messages.send_bytes(content)
 
 
 def finite(value: Any) -> Any:
@@ -174,4 +175,5 @@ def received(messages: Connection, began_s: float) -> dict[str, Any] | Outcome |
         for file in value["files"]
     )
     about = None if value["about"] is None else (value["about"][0], value["about"][1])
-    return Outcome(value["result"], files, value["keep"], about)
+    views = {name: messages.recv_bytes(MOST_ANSWER_BYTES) for name in value["views"]}
+    return Outcome(value["result"], files, value["keep"], about, views)

@@ -11,7 +11,7 @@ from ir.plan import Plan
 from ir.plan_file import read_plan
 from planner.requests.errors import UserError
 from planner.requests.sources import Document, ModelSource, model_file, published_model
-from service.store.items import Item
+from service.store.items import Item, is_item_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +105,6 @@ class Given:
             return Document(item.name, content.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise UserError(f"{item.name} is no text in UTF-8", kind, "upload a text") from error
-
-
-def is_item_id(name: str) -> bool:
-    """Whether a name is that of an item and not of something bundled."""
-    kind, _, digest = name.partition("_")
-    return len(kind) == 1 and len(digest) == 32 and set(digest) <= set("0123456789abcdef")
 
 
 def items_named(value: object) -> set[str]:

@@ -18,6 +18,7 @@ from planner.requests.plan_json import found
 from planner.requests.simulations import answer
 from planner.search import search
 from planner.whatif.workbench import result_of
+from service.facts import plan_facts
 from service.views.cluster import cluster_view, mesh_view
 from service.views.memory import memory_view
 from service.views.summary import summary_view
@@ -25,7 +26,6 @@ from service.views.table import table_view
 from service.views.timeline import timeline_view
 from service.views.whatif import Factors, whatif_view
 from service.views.why import explanation_view, glance_view
-from service.work.tasks.searches import plan_facts
 from tests.builders import attention_block, mlp
 from tests.service_views.plans_of import FAST, plan_of
 from topology.catalogue import named_cluster

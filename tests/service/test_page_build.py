@@ -49,6 +49,12 @@ def test_a_built_page_is_that_of_its_sources(built_page: Path, tmp_path: Path) -
     assert not build_page.is_built(root)
 
 
+def test_the_sources_hold_nothing_that_is_built() -> None:
+    web = build_page.ROOT / "service" / "web"
+    found = [path.relative_to(web) for path in web.rglob("*.js")]
+    assert [path for path in found if "node_modules" not in path.parts] == []
+
+
 def test_builders_at_once_build_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, built = checkout(tmp_path), []
 

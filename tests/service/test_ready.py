@@ -2,56 +2,95 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from fastapi.testclient import TestClient
 
 from ir.plan_file import plan_to_json
-from service.views.ready import Readiness
+from service.version import code_hash
+from service.views import ready
+from service.views.cache import body_of
+from service.views.graph import Level, graph_view
+from service.views.summary import summary_view
 from tests.service.conftest import Hands
 from tests.service_views.plans_of import plan_of
 
 pytestmark = pytest.mark.fast
 
-
-def readiness(client: TestClient) -> Readiness:
-    state = client.app.state  # type: ignore[attr-defined]
-    return Readiness(state.items, state.views)
+FIRST = ("summary", "graph", "graph?level=folded")
 
 
-def upload(client: TestClient, content: bytes) -> str:
-    answer = client.post("/v1/plans?name=plan.json", content=content)
-    return str(answer.json()["id"])
+def read_plans(client: TestClient) -> int:
+    """How many plans the service itself has read."""
+    return len(client.app.state.views.plans._values)  # type: ignore[attr-defined]
 
 
-def kept(client: TestClient) -> set[str]:
-    """Plans of which views are there."""
-    views = client.app.state.views.views  # type: ignore[attr-defined]
-    return {key[0] for key in views._values}
+def shown(client: TestClient, plan: str, path: str) -> bytes:
+    answer = client.get(f"/v1/plans/{plan}/views/{path}")
+    assert answer.status_code == 200, answer.text
+    return answer.content
 
 
-def test_the_newest_plan_is_made_ready_once_it_has_been_read(hands: Hands) -> None:
-    client, ready = hands.client, readiness(hands.client)
-    plan = upload(client, plan_to_json(plan_of("layers")).encode())
-    ready.prepare()
-    assert plan not in kept(client), "a job reads an upload first"
-    hands.work()
-    ready.prepare()
-    assert plan in kept(client)
-    views = client.app.state.views  # type: ignore[attr-defined]
-    before = dict(views.views._values)
-    for path in ("summary", "graph?level=folded", "graph"):
-        assert client.get(f"/v1/plans/{plan}/views/{path}").status_code == 200
-    assert dict(views.views._values) == before
+def test_first_views_come_with_the_plan_and_are_those_that_the_plan_has(hands: Hands) -> None:
+    plan = plan_of("layers")
+    plan_id = hands.upload("plans", "plan.json", plan_to_json(plan).encode())
+    made = {path: shown(hands.client, plan_id, path) for path in FIRST}
+    assert read_plans(hands.client) == 0, "the service has read the plan for them"
+    folded = body_of(graph_view(plan, Level.FOLDED))
+    assert list(made.values()) == [body_of(summary_view(plan)), folded, folded]
+    shown(hands.client, plan_id, "memory")
+    assert read_plans(hands.client) == 1
 
 
-def test_a_refused_plan_is_passed_over_and_a_newer_one_is_not(hands: Hands) -> None:
-    client, ready = hands.client, readiness(hands.client)
-    broken = upload(client, b"{}")
-    with pytest.raises(Exception, match="plan"):
-        hands.work()
-    ready.prepare()
-    good = upload(client, plan_to_json(plan_of("attention")).encode())
-    hands.work()
-    ready.prepare()
-    assert {good} == kept(client) - {broken}
-    assert broken not in kept(client)
+def test_a_search_keeps_them_too(hands: Hands, mlp_bytes: bytes) -> None:
+    model = hands.upload("models", "mlp.onnx", mlp_bytes)
+    job = hands.post("/v1/searches", model=model, options={"devices": 8, "target": "generic"})
+    summary = json.loads(shown(hands.client, job["result"]["plan"], "summary"))
+    assert summary["devices"] == 8
+    assert read_plans(hands.client) == 0
+
+
+def test_views_of_another_planner_are_made_anew(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan_id = hands.upload("plans", "plan.json", plan_to_json(plan_of("layers")).encode())
+    monkeypatch.setattr(ready, "planner_code", lambda: "another one")
+    shown(hands.client, plan_id, "summary")
+    assert read_plans(hands.client) == 1
+
+
+def test_a_view_that_cannot_be_made_costs_no_plan(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> dict[str, object]:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as at:
+        at.setattr(ready, "FIRST", {("summary",): ("summary", broken)})
+        plan_id = hands.upload("plans", "plan.json", plan_to_json(plan_of("layers")).encode())
+    assert json.loads(shown(hands.client, plan_id, "summary"))["devices"] == 16
+
+
+def test_a_plan_that_is_gone_shows_nothing_more(hands: Hands) -> None:
+    content = plan_to_json(plan_of("layers")).encode()
+    plan_id = hands.upload("plans", "plan.json", content)
+    shown(hands.client, plan_id, "summary")
+    assert hands.client.delete(f"/v1/plans/{plan_id}").status_code == 204
+    assert hands.client.get(f"/v1/plans/{plan_id}/views/summary").status_code == 404
+    assert hands.client.app.state.items.view("", plan_id, ready.kept_name(("summary",))) is None  # type: ignore[attr-defined]
+
+
+def test_another_line_of_code_or_fact_is_another_planner(tmp_path: Path) -> None:
+    (tmp_path / "ir").mkdir()
+    (tmp_path / "data" / "chips").mkdir(parents=True)
+    hashes = [code_hash(tmp_path)]
+    for name in ("ir/plan.py", "data/chips/chip.yaml"):
+        (tmp_path / name).write_text("one")
+        hashes.append(code_hash(tmp_path))
+        (tmp_path / name).write_text("two")
+        hashes.append(code_hash(tmp_path))
+    (tmp_path / "ir" / "notes.txt").write_text("nothing")
+    assert len(set(hashes)) == 5
+    assert code_hash(tmp_path) == hashes[-1]

@@ -31,10 +31,10 @@ from planner.requests.sources import model_file, published_model
 from planner.search import search
 from service.app import create_app
 from service.settings import Settings
+from service.suffixes import SUFFIXES
 from service.views.memory import memory_view
 from service.views.summary import summary_view
 from service.views.timeline import timeline_view
-from service.work.tasks.exports import SUFFIXES
 from tests.builders import mlp
 from tests.recipes.published import published
 from tests.service_views.chinese import cause_is_known, chinese_of, sentences, without_chinese

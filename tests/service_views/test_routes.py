@@ -32,6 +32,12 @@ class Store:
             raise NotFoundError(plan_id)
         return self.plans[plan_id]
 
+    def check_plan(self, plan_id: str) -> None:
+        self.plan_bytes(plan_id)
+
+    def view(self, plan_id: str, name: str) -> bytes | None:
+        return None
+
     def find(self, item_id: str, kind: str) -> Item:
         if kind != "cluster" or item_id not in self.machines:
             raise NotFoundError(item_id)

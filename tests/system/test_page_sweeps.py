@@ -20,6 +20,20 @@ pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="no chromium
 PRICES = "currency: CNY\ndevices:\n  ascend_910b3:\n    hour: {value: 12.5}\n"
 
 
+def test_a_sample_plan_is_there_at_once(browser: Browser, server: Server) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.goto("/#/plans")
+    page.get_by_role("button", name="Look at a sample plan").click()
+    expect(page.get_by_role("heading", name="gpt2")).to_be_visible()
+    expect(page.get_by_text("What costs most")).to_be_visible()
+    assert httpx.get(f"{server.url}/v1/jobs", timeout=60).json() == []
+    plan = page.url.rpartition("/plans/")[2].partition("/")[0]
+    assert not seen.faults
+    page.context.close()
+    assert httpx.delete(f"{server.url}/v1/plans/{plan}", timeout=60).status_code == 204
+
+
 def test_the_first_plan_is_one_click_away_and_its_timeline_tells_a_range(
     browser: Browser, server: Server
 ) -> None:

@@ -1,11 +1,11 @@
-// English as it stands in the views; Chinese beside it in zh.ts.
-import { saidInChinese } from "./said";
-import { ZH } from "./zh";
+// English as it stands in the views; Chinese beside it in zh.ts, which only those load who read it.
+type Chinese = typeof import("./said");
 
 export type Language = "en" | "zh";
 
 const KEY = "planner.language";
 let now: Language = initial();
+let chinese: Chinese | undefined;
 
 function initial(): Language {
   const chosen = localStorage.getItem(KEY);
@@ -17,19 +17,25 @@ export function language(): Language {
   return now;
 }
 
-export function setLanguage(chosen: Language): void {
+export async function setLanguage(chosen: Language): Promise<void> {
   now = chosen;
   localStorage.setItem(KEY, chosen);
+  await languageReady();
+}
+
+/** Once its texts are there: before that nothing is shown. */
+export async function languageReady(): Promise<void> {
+  if (now === "zh") chinese ??= await import("./said");
 }
 
 /** A text of the page in the language that was chosen. */
 export function t(text: string): string {
-  return now === "zh" ? (ZH[text] ?? text) : text;
+  return now === "zh" ? (chinese?.ZH[text] ?? text) : text;
 }
 
 /** A text of the service in the language that was chosen; English where it has no other. */
 export function said(text: string): string {
-  return now === "zh" ? saidInChinese(text) : text;
+  return now === "zh" ? (chinese?.saidInChinese(text) ?? text) : text;
 }
 
 /** The links of a tier by what they join, as the command line names them. */

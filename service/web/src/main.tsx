@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { setToken, token } from "./api";
 import { Clusters } from "./clusters";
 import { Compare } from "./compare";
-import { language, setLanguage, t } from "./i18n";
+import { language, languageReady, setLanguage, t } from "./i18n";
 import { JobPage, Jobs } from "./jobs";
 import { Layouts } from "./layouts";
 import { Models } from "./models";
@@ -76,8 +76,8 @@ function App() {
   const [open, setOpen] = useState("");
   const [lang, setLang] = useState(language());
   useTheme();
-  const switchLanguage = () => {
-    setLanguage(lang === "en" ? "zh" : "en");
+  const switchLanguage = async () => {
+    await setLanguage(lang === "en" ? "zh" : "en");
     setLang(language());
   };
   useEffect(() => {
@@ -85,7 +85,7 @@ function App() {
   }, [lang]);
   useKeys((event) => {
     const act: Record<string, () => void> = {
-      "?": () => setOpen("keys"), Escape: () => setOpen(""), d: toggleTheme, l: switchLanguage,
+      "?": () => setOpen("keys"), Escape: () => setOpen(""), d: toggleTheme, l: () => void switchLanguage(),
       n: () => go(["new"]), p: () => go(["plans"]), j: () => go(["jobs"]),
       "/": () => document.querySelector<HTMLElement>("input[type=search]")?.focus(),
     };
@@ -108,7 +108,7 @@ function App() {
         <div class="row">
           <button class="icon plain" onClick={() => setOpen("token")} title={t("Token of the service")}>{t("Token")}</button>
           <button class="icon plain" onClick={() => setOpen("keys")} aria-label={t("Keys")} title={t("Keys")}>?</button>
-          <button class="icon plain" lang={lang === "en" ? "zh-CN" : "en"} onClick={switchLanguage}>{lang === "en" ? "中文" : "English"}</button>
+          <button class="icon plain" lang={lang === "en" ? "zh-CN" : "en"} onClick={() => void switchLanguage()}>{lang === "en" ? "中文" : "English"}</button>
           <button class="icon plain" onClick={toggleTheme} aria-label={t("light or dark")} title={t("light or dark")}>
             {theme() === "dark" ? "☀" : "☾"}
           </button>
@@ -124,4 +124,5 @@ function App() {
 }
 
 applyTheme();
+await languageReady();
 render(<App />, document.getElementById("app")!);

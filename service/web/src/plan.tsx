@@ -28,17 +28,19 @@ export function PlanPage(props: { id: string; tab: string }) {
     if (chosen) go(["plans", props.id, chosen[0]]);
   });
   return (
-    <Shown of={found}>{(summary) => (
-      <>
-        <Head id={props.id} summary={summary} />
-        <nav class="tabs" aria-label={t("Views of the plan")}>
-          {TABS.map(([name, title]) => (
-            <a key={name} ref={name === props.tab ? intoView : null} href={link(["plans", props.id, name])} aria-current={name === props.tab ? "page" : undefined}>{t(title)}</a>
-          ))}
-        </nav>
-        <Tab id={props.id} tab={props.tab} summary={summary} />
-      </>
-    )}</Shown>
+    <>
+      <Shown of={found}>{(summary) => <Head id={props.id} summary={summary} />}</Shown>
+      {!found.error && (
+        <>
+          <nav class="tabs" aria-label={t("Views of the plan")}>
+            {TABS.map(([name, title]) => (
+              <a key={name} ref={name === props.tab ? intoView : null} href={link(["plans", props.id, name])} aria-current={name === props.tab ? "page" : undefined}>{t(title)}</a>
+            ))}
+          </nav>
+          <Tab id={props.id} tab={props.tab} summary={found.data} />
+        </>
+      )}
+    </>
   );
 }
 
@@ -47,15 +49,20 @@ function intoView(tab: HTMLElement | null): void {
   tab?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
-function Tab(props: { id: string; tab: string; summary: Summary }): ComponentChildren {
-  const { id, summary } = props;
-  switch (props.tab) {
-    case "overview": return <Overview id={id} summary={summary} />;
-    case "graph": return <GraphTab id={id} small={isSmall(summary)} />;
-    case "operators": return <OperatorsTab id={id} small={isSmall(summary)} />;
-    case "timeline": return <TimelineTab id={id} model={summary.model} />;
+/** What can be asked for without the summary is asked for at once. */
+function Tab(props: { id: string; tab: string; summary: Summary | undefined }): ComponentChildren {
+  const { id, tab, summary } = props;
+  const small = summary !== undefined && isSmall(summary);
+  switch (tab) {
+    case "graph": return <GraphTab id={id} small={small} />;
+    case "operators": return <OperatorsTab id={id} small={small} />;
     case "memory": return <MemoryTab id={id} />;
     case "cluster": return <ClusterTab id={id} />;
+  }
+  if (summary === undefined) return null;
+  switch (tab) {
+    case "overview": return <Overview id={id} summary={summary} />;
+    case "timeline": return <TimelineTab id={id} model={summary.model} />;
     case "whatif": return <WhatIf id={id} summary={summary} />;
     case "export": return <Exports id={id} summary={summary} />;
     default: return <p>{t("There is no such view.")}</p>;

@@ -74,21 +74,26 @@ export function Plans() {
 function FirstRun() {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<Error>();
-  const sample = async () => {
+  const asked = async (begin: () => Promise<void>) => {
     setBusy(true);
     try {
-      const { job } = await post<Job>("/v1/searches", { model: "gpt2", options: { devices: 8, batch: 32 } });
-      go(["jobs", job], { then: "plan" });
+      await begin();
     } catch (found) {
       setError(found as Error);
       setBusy(false);
     }
   };
+  const search = async () => {
+    const { job } = await post<Job>("/v1/searches", { model: "gpt2", options: { devices: 8, batch: 32 } });
+    go(["jobs", job], { then: "plan" });
+  };
+  const look = async () => go(["plans", (await post<Item>("/v1/plans/sample", {})).id]);
   return (
     <Panel title={t("No plans yet.")}>
       <p>{t("Begin with a published model, or drop a file of your own: an ONNX file or a config.json, weights are not needed.")}</p>
       <p class="row">
-        <button class="primary" disabled={busy} onClick={() => void sample()}>{t("Try GPT-2 on 8 cards")}</button>
+        <button class="primary" disabled={busy} onClick={() => void asked(search)}>{t("Try GPT-2 on 8 cards")}</button>
+        <button disabled={busy} onClick={() => void asked(look)}>{t("Look at a sample plan")}</button>
         <a class="button" href="#/new">{t("New search")}</a>
       </p>
       {error && <Failure error={error} />}

@@ -8,6 +8,8 @@ import { SAID_OF_UPLOADS } from "./said_uploads";
 import { SAID_OF_EXPORTS } from "./said_exports";
 import { SAID_OF_RECIPES } from "./said_recipes";
 
+export { ZH };
+
 export type Said = [english: string, chinese: string];
 
 interface Pattern {

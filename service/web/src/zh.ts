@@ -119,7 +119,7 @@ export const ZH: Record<string, string> = {
   "Tags": "标签",
   "Tags, with commas between them": "标签，用逗号分隔",
   "These plans are of different models, so their operators are not compared:": "这些方案属于不同的模型，因此不比较算子：",
-  "Try GPT-2 on 8 cards": "试试在 8 张卡上规划 GPT-2",
+  "Try GPT-2 on 8 cards": "试试在 8 张卡上规划 GPT-2", "Look at a sample plan": "查看示例方案",
   "all kinds": "所有种类",
   "compared with the first": "与第一个比较",
   "duration": "时长",

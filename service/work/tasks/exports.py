@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from exporters.formats import FORMATS, Format
@@ -16,23 +15,11 @@ from exporters.settings import Setting, Settings
 from importers.mindir.listing import listed_primitives
 from ir.plan import Plan
 from planner.requests.errors import UserError, unknown_name
-from service.store.items import NewItem
+from service.store.items import NewItem, is_item_id
 from service.store.queue import Outcome
+from service.suffixes import suffixes
 from service.work.archive import zipped
-from service.work.given import Given, is_item_id
-
-SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "mindspore": (".ckpt", ".json"),
-        "mindspore-apply": (".py",),
-        "mindspore-groups": (".pb",),
-        "megatron": (".txt",),
-        "table": (".csv",),
-        "html": (".html",),
-    }
-)
-"""Suffixes of formats that take any; the first is the usual one."""
-
+from service.work.given import Given
 
 _STRANGE = re.compile(r"[^\w.-]", re.ASCII)
 """What names of files do without."""
@@ -127,11 +114,6 @@ def _names(form: Format, plan: Plan, names: str | None) -> Names | None:
     if names not in bundled_names():
         raise unknown_name("network", names[:80], bundled_names(), "names")
     return names_for(plan, name_rules(names))
-
-
-def suffixes(form: Format) -> tuple[str, ...]:
-    """Forms of a file, the usual one first."""
-    return form.suffixes or SUFFIXES.get(form.name, ("",))
 
 
 def _suffix(form: Format, suffix: str | None) -> str:

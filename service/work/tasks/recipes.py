@@ -21,8 +21,9 @@ from planner.whatif.recipe_purchases import said_of_layout
 from planner.whatif.recipe_runs import recipe_run
 from report.explanation import plain
 from service.recipes import recipe_answer
+from service.store.items import is_item_id
 from service.store.queue import Outcome
-from service.work.given import Given, is_item_id
+from service.work.given import Given
 
 _RANKING = TypeAdapter(RankingOptions)
 _RECIPE = TypeAdapter(RecipeOptions)

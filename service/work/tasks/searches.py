@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,10 +16,11 @@ from planner.requests.options.searches import SearchOptions
 from planner.requests.plan_json import found, nothing_fits
 from planner.requests.search_request import with_restriction
 from planner.requests.searches import Question, plan_bytes, precision_notes, question
-from report.plan import PlanReport
-from service.store.items import NewItem
+from service.facts import plan_facts
+from service.store.items import NewItem, is_item_id
 from service.store.queue import Outcome
-from service.work.given import Given, is_item_id
+from service.views.ready import first_views
+from service.work.given import Given
 
 _OPTIONS = TypeAdapter(SearchOptions)
 
@@ -55,6 +55,7 @@ def search(given: Given) -> Outcome:
         {**summary, "plan": "$plan", "warnings": list(asked.warnings)},
         (NewItem("plan", model.name, content, facts),),
         keep=not plan.bound.truncated,
+        views=first_views(plan),
     )
 
 
@@ -75,22 +76,3 @@ def _with_older(given: Given, options: SearchOptions) -> SearchOptions:
     if older is None or older.text or not is_item_id(older.name):
         return options
     return replace(options, keep_close_to=given.document(older.name, "plan"))
-
-
-def plan_facts(plan: Plan, model_name: str, model: str | None) -> dict[str, Any]:
-    """What a list of plans says of one."""
-    report = PlanReport(plan)
-    return {
-        "model": model,
-        "model_name": model_name,
-        "cluster": str(plan.cluster.get("name")),
-        "devices": plan.devices,
-        "batch": plan.batch,
-        "plan_name": report.name,
-        "training": report.trains,
-        "samples_per_s": report.rates.samples_per_s,
-        "model_flops_utilisation": report.rates.utilisation,
-        "gap": plan.bound.gap if math.isfinite(plan.bound.gap) else None,
-        "step_time_s": plan.estimate.step_time_s,
-        "peak_memory_bytes": plan.estimate.peak_memory_bytes,
-    }

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from importers.errors import ModelError
 from importers.model_file import ModelFormat, model_format
 from importers.open_sizes import reading
 from planner.requests.machines import is_rank_table
+from service.facts import plan_facts
 from service.store.queue import Outcome
+from service.views.ready import first_views
 from service.work.given import Given
-from service.work.tasks.searches import plan_facts
 from topology.loading import load_machine
 from topology.rank_tables.machine import machine_of_table
 
@@ -74,8 +76,11 @@ def read_plan(given: Given) -> Outcome:
     """
     item_id = str(given.request["plan"])
     plan = given.plan(item_id, staged=True)
-    return _about(item_id, plan_facts(plan, plan.graph.name, None))
+    return _about(item_id, plan_facts(plan, plan.graph.name, None), first_views(plan))
 
 
-def _about(item_id: str, found: Mapping[str, Any]) -> Outcome:
-    return Outcome({"id": item_id, **found}, about=(item_id, {"state": "ready", **found}))
+def _about(
+    item_id: str, found: Mapping[str, Any], views: Mapping[str, bytes] = MappingProxyType({})
+) -> Outcome:
+    about = (item_id, {"state": "ready", **found})
+    return Outcome({"id": item_id, **found}, about=about, views=views)
