@@ -135,12 +135,6 @@ def _check(plan: Plan, processes: int | None) -> None:
             f"--processes {processes}",
             f"leave it out, or search with --devices {processes}",
         )
-    if len(plan.pipeline.stages) > 1:
-        raise UserError(
-            f"the plan has {len(plan.pipeline.stages)} pipeline stages, whose step is not measured",
-            "plan.json: pipeline",
-            "search with --pp off, or run it with `parallelize` in a training script",
-        )
     try:
         refuse(plan)
     except ApplyError as error:
