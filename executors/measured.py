@@ -17,6 +17,14 @@ from ir.plan_enums import Cause
 from ir.plan_stages import leaving, messages_of, slowest_part
 
 FORMAT = "parallel-plan-measured"
+WARM_UP = 3
+"""Steps before those that are measured."""
+PROFILED = 2
+"""Steps behind them that are profiled."""
+ALONE_BYTES = 2**30
+"""Weights and activations up to which one device computes the loss too."""
+RATE = 1e-4
+"""At which the optimizer learns."""
 POINT_TO_POINT = "point_to_point"
 _TOLERANCE = 1e-4
 """Relative error of a loss in float32 that rounding makes."""
@@ -47,6 +55,11 @@ class Measured:
     processes: int
     machine: Mapping[str, str]
     notes: tuple[str, ...] = ()
+
+    @property
+    def software(self) -> str:
+        """The library that ran it, with its version."""
+        return next(f"{n} {self.machine[n]}" for n in ("torch", "jax") if n in self.machine)
 
     @property
     def median_s(self) -> float:
@@ -206,7 +219,7 @@ def validation_row(plan: Plan, found: Measured) -> str:
         "zero_stage": degrees.zero,
         "recompute": "selective" if plan.recomputed else "none",
         "dtype": _main_dtype(plan.graph),
-        "notes": f"torch {found.machine.get('torch', '')}; {found.machine.get('device', '')}",
+        "notes": f"{found.software}; {found.machine.get('device', '')}",
         "measured_step_time_s": f"{found.median_s:.6g}",
         "measured_memory_gb": f"{found.memory_bytes / 2**30:.4g}",
     }

@@ -27,10 +27,18 @@ from executors.dtensor.composites import run_whole_parts
 from executors.dtensor.numbers import torch_array, torch_dtype
 from executors.dtensor.parallel import applied, own_graph
 from executors.dtensor.pipelined import Pipelined
-from executors.dtensor.ranks import joined, leaves_with_parent
+from executors.dtensor.ranks import joined
 from executors.dtensor.tasks import read_arrays
 from executors.matching import one_stage, whole_match
-from executors.measured import POINT_TO_POINT, Measured
+from executors.measured import (
+    ALONE_BYTES,
+    POINT_TO_POINT,
+    PROFILED,
+    RATE,
+    WARM_UP,
+    Measured,
+)
+from executors.parent import leaves_with_parent
 from executors.placement import Array
 from executors.reference import given_tensors
 from executors.values import numbers
@@ -41,16 +49,10 @@ from ir.plan import Plan
 from ir.plan_file import read_plan
 from ir.plan_stages import first_rank, slowest_part
 
-WARM_UP = 3
-PROFILED = 2
-ALONE_BYTES = 2**30
-"""Weights and activations up to which one device computes the loss too."""
-
 _OPTIMIZERS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "adamw": ("AdamW", {}), "adam": ("Adam", {}), "adagrad": ("Adagrad", {}), "sgd": ("SGD", {}),
     "momentum": ("SGD", {"momentum": 0.9}), "adafactor": ("Adafactor", {}),
 }  # fmt: skip
-_RATE = 1e-4
 _CLASSES = (
     ("products", ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear")),
     ("convolutions", ("aten::conv", "aten::_conv", "aten::mkldnn_conv", "aten::slow_conv")),
@@ -158,7 +160,7 @@ class _Run:
         if name not in _OPTIMIZERS:
             self.notes.append(f"torch has no optimizer {name}; AdamW updates instead")
         kind, options = _OPTIMIZERS.get(name, _OPTIMIZERS["adamw"])
-        return getattr(torch.optim, kind)(trained, lr=_RATE, **options)
+        return getattr(torch.optim, kind)(trained, lr=RATE, **options)
 
     def _timed(self, step: _Step) -> list[float]:
         dist.barrier()

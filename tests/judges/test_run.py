@@ -21,7 +21,7 @@ from planner.request import SearchRequest
 from planner.requests.constants import fixed_numbers
 from tests.executors.drawn_plans import drawn_plan
 from tests.judges import dtensor_nets as nets
-from tests.judges.schemes import DATA, SHARDED, TENSOR, plans
+from tests.judges.schemes import DATA, SHARDED, STATES, TENSOR, plans
 from tests.judges.test_parallelize import graph_of, pipelined
 from tests.planner.requests.test_constants import config_file, plan_of
 
@@ -31,7 +31,7 @@ TRAINING = SearchRequest(target="torch", training=True)
 @pytest.fixture(scope="module")
 def planned() -> dict[str, Plan]:
     graph = nets.transformer(4, 8, 32, 16, 4, 32)
-    return plans(graph, 2, TRAINING, wanted=[DATA, TENSOR, SHARDED])
+    return plans(graph, 2, TRAINING, wanted=[DATA, TENSOR, SHARDED, STATES])
 
 
 @pytest.mark.parametrize("scheme", [DATA, TENSOR, SHARDED])
@@ -41,6 +41,18 @@ def test_the_loss_is_that_of_one_device(planned: dict[str, Plan], scheme: str) -
     assert found.is_right, (found.loss, found.loss_alone)
     assert len(found.steps_s) == 3
     assert found.processes == 2
+
+
+@pytest.mark.parametrize("scheme", [DATA, TENSOR, SHARDED, STATES])
+def test_jax_has_the_loss_of_one_device_too(planned: dict[str, Plan], scheme: str) -> None:
+    found = run_measured(planned[scheme], steps=3, seed=1, timeout_s=1200.0, backend="jax")
+    assert found.loss_alone is not None
+    assert found.is_right, (found.loss, found.loss_alone)
+    assert len(found.steps_s) == 3
+    assert found.classes_s["products"] > 0.0
+    rows = {row[0]: (row[1], row[3]) for row in message_rows(planned[scheme], found)}
+    for kind, (count, seen) in rows.items():  # XLA joins messages, and adds small ones of its own
+        assert seen > 0 or count == 0 or kind == "reduce_scatter", (kind, rows)
 
 
 def test_messages_are_counted_by_the_profiler(planned: dict[str, Plan]) -> None:
