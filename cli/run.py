@@ -1,4 +1,4 @@
-"""`planner run`: train a plan on processes of this machine and measure it."""
+"""`planner run`: train a plan on devices of this machine and measure it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ Examples:
   planner validate measured/measured.csv
 
 \b
-Processes use GPUs with NCCL where there are enough, else one thread of the CPU each with gloo.
+Processes of torch use GPUs with NCCL where there are enough, else one thread of the CPU each with
+gloo. JAX has all devices in one process: accelerators where there are enough, else host devices.
 `planner calibrate host` describes this machine, so that a plan for it can be compared.
 
 \b
 Exit status: 0 measured, 1 the loss is not that of one device, 2 a fault in the command or the plan,
 or a process that died."""
 
-BACKENDS = ("torch",)
+BACKENDS = ("torch", "jax")
 WRONG_LOSS = 1
 MOST_STEPS = 10_000
 TIMEOUT_S = 3600.0
@@ -91,11 +92,9 @@ def run(plan: options.PlanPath, here: RunCommand) -> None:
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
     found = read_plan(plan, staged=True)
-    _check(found, here.processes)
-    from executors.torch_differences import differences  # noqa: PLC0415
-
+    _check(found, here)
     fixed, drawn = _fixed(found, here.model)
-    lines = (*differences(found), *drawn)
+    lines = (*_differences(found, here.backend), *drawn)
     with Progress() as progress:
         progress(f"training {len(found.graph.ops)} operators on {found.devices} processes")
         measured = _measured(found, here, fixed)
@@ -126,25 +125,27 @@ def check_backend(name: str) -> None:
         )
 
 
-def _check(plan: Plan, processes: int | None) -> None:
-    from executors.torch_differences import ApplyError, refuse  # noqa: PLC0415
+def _check(plan: Plan, here: RunCommand) -> None:
+    from executors import jax_refusals, torch_differences  # noqa: PLC0415
 
+    processes = here.processes
     if processes is not None and processes != plan.devices:
         raise UserError(
             f"the plan is for {plan.devices} devices",
             f"--processes {processes}",
             f"leave it out, or search with --devices {processes}",
         )
-    if len(plan.pipeline.stages) > 1:
-        raise UserError(
-            f"the plan has {len(plan.pipeline.stages)} pipeline stages, whose step is not measured",
-            "plan.json: pipeline",
-            "search with --pp off, or run it with `parallelize` in a training script",
-        )
     try:
-        refuse(plan)
-    except ApplyError as error:
+        (torch_differences if here.backend == "torch" else jax_refusals).refuse(plan)
+    except (torch_differences.ApplyError, jax_refusals.JaxPlanError) as error:
         raise UserError(str(error)) from error
+
+
+def _differences(plan: Plan, backend: str) -> tuple[str, ...]:
+    """What torch does otherwise than planned; JAX is told all layouts."""
+    from executors.torch_differences import differences  # noqa: PLC0415
+
+    return differences(plan) if backend == "torch" else ()
 
 
 def _fixed(plan: Plan, model: Path | None) -> tuple[dict[str, Array], tuple[str, ...]]:
@@ -157,7 +158,7 @@ def _measured(plan: Plan, here: RunCommand, fixed: Mapping[str, Array]) -> Measu
     from executors.dtensor.processes import ProcessError, run_measured  # noqa: PLC0415
 
     try:
-        return run_measured(plan, here.steps, here.seed, TIMEOUT_S, fixed)
+        return run_measured(plan, here.steps, here.seed, TIMEOUT_S, fixed, here.backend)
     except ProcessError as error:
         raise UserError(process_message(str(error))) from error
 

@@ -23,8 +23,8 @@ def print_run(
     with page() as out:
         low_s, high_s = found.spread_s
         out.print(
-            f"{plan.graph.name} on {found.processes} processes ({found.machine['backend']}, torch "
-            f"{found.machine['torch']}), {len(found.steps_s)} steps"
+            f"{plan.graph.name} on {found.processes} processes ({found.machine['backend']}, "
+            f"{found.software}), {len(found.steps_s)} steps"
         )
         out.print(
             f"step {format_seconds(found.median_s)} median, {format_seconds(low_s)} to "

@@ -18,7 +18,7 @@ from executors.judgement import Judgement, Traffic, predicted_traffic, summed, t
 from executors.placement import Array
 from executors.semantics.call import NotRunError
 from executors.verdict import compared, only_one_has, run_whole
-from executors.xla.devices import devices
+from executors.xla.devices import device_bytes, devices
 from executors.xla.hlo import parse_module
 from executors.xla.parallel import Parallel, parallelize
 from executors.xla.pins import Pins, mesh_of
@@ -97,7 +97,7 @@ def _run(
     return _Found(
         reading,
         {n: np.asarray(a, dtype=np.float64) for n, a in outputs.items()},
-        None if double else _memory(compiled),
+        None if double else device_bytes(compiled),
     )
 
 
@@ -133,18 +133,6 @@ def item_bytes(graph: OpGraph, *, double: bool) -> dict[str, float]:
     used = {t.dtype for t in graph.tensors.values()}
     pairs = (("int64", "s32"), ("uint64", "u32"))
     return {narrow: 8.0 for wide, narrow in pairs if wide in used}
-
-
-def _memory(compiled: Any) -> float | None:
-    found = compiled.memory_analysis()
-    if found is None:
-        return None
-    return float(
-        found.argument_size_in_bytes
-        + found.output_size_in_bytes
-        + found.temp_size_in_bytes
-        - found.alias_size_in_bytes
-    )
 
 
 def _tolerance(graph: OpGraph, *, double: bool) -> float:

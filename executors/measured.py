@@ -11,11 +11,21 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ir.graph import OpGraph
-from ir.plan import Plan
+from ir.plan import Plan, PlannedCollective
 from ir.plan_degrees import degrees_of
 from ir.plan_enums import Cause
+from ir.plan_stages import leaving, messages_of, slowest_part
 
 FORMAT = "parallel-plan-measured"
+WARM_UP = 3
+"""Steps before those that are measured."""
+PROFILED = 2
+"""Steps behind them that are profiled."""
+ALONE_BYTES = 2**30
+"""Weights and activations up to which one device computes the loss too."""
+RATE = 1e-4
+"""At which the optimizer learns."""
+POINT_TO_POINT = "point_to_point"
 _TOLERANCE = 1e-4
 """Relative error of a loss in float32 that rounding makes."""
 
@@ -31,6 +41,8 @@ class Measured:
     update_s: float
     waiting_s: float
     """In which the device waits for messages."""
+    idle_s: float = 0.0
+    """In which it waits for other stages, and for what they send."""
     classes_s: Mapping[str, float]
     """Of one profiled step, by class of operator."""
     messages: Mapping[str, tuple[int, float]]
@@ -43,6 +55,11 @@ class Measured:
     processes: int
     machine: Mapping[str, str]
     notes: tuple[str, ...] = ()
+
+    @property
+    def software(self) -> str:
+        """The library that ran it, with its version."""
+        return next(f"{n} {self.machine[n]}" for n in ("torch", "jax") if n in self.machine)
 
     @property
     def median_s(self) -> float:
@@ -95,18 +112,30 @@ def rows_of(plan: Plan, found: Measured) -> tuple[Row, ...]:
     computation_s = sum(s for cause, s in causes.items() if cause in computed)
     update_s = causes.get(Cause.UPDATE, 0.0) + causes.get(Cause.HOST, 0.0)
     step_s = plan.estimate.step_time_s
+    idle_s = 0.0 if plan.pipeline.is_single else _idle_s(causes)
+    exposed_s = step_s - computation_s - update_s - idle_s
+    stages = () if plan.pipeline.is_single else (Row("other stages", idle_s, found.idle_s),)
     return (
         Row("computation", computation_s, found.computation_s),
         Row("optimizer update", update_s, found.update_s),
-        Row("exposed communication", step_s - computation_s - update_s, found.waiting_s),
+        Row("exposed communication", exposed_s, found.waiting_s),
+        *stages,
         Row("step", step_s, found.median_s),
     )
 
 
+def _idle_s(causes: Mapping[str, float]) -> float:
+    """Seconds of the bubble and of what stages send to each other."""
+    sent = (s for cause, s in causes.items() if cause.startswith(POINT_TO_POINT))
+    return causes.get(Cause.OTHER_STAGES, 0.0) + sum(sent)
+
+
 def message_rows(plan: Plan, found: Measured) -> tuple[tuple[str, int, float, int, float], ...]:
-    """For every kind of collective: planned number and seconds, seen number and seconds."""
+    """For every kind of collective: planned number and seconds, seen number and seconds. Of a
+    pipeline those of its slowest part, which sends and receives.
+    """
     planned: dict[str, tuple[int, float]] = {}
-    for item in plan.collectives:
+    for item in _own_messages(plan):
         if item.group_size > 1:
             count, time_s = planned.get(item.kind, (0, 0.0))
             planned[item.kind] = (count + item.count, time_s + item.time_s)
@@ -116,10 +145,18 @@ def message_rows(plan: Plan, found: Measured) -> tuple[tuple[str, int, float, in
     )
 
 
+def _own_messages(plan: Plan) -> Sequence[PlannedCollective]:
+    if plan.pipeline.is_single:
+        return plan.collectives
+    part = slowest_part(plan)
+    stages = range(part, len(plan.pipeline.stages), plan.pipeline.parts)
+    return *messages_of(plan, part), *(send for stage in stages for send in leaving(plan, stage))
+
+
 def slowdowns(plan: Plan, found: Measured) -> tuple[float, float]:
     """Measured over predicted time of computation and of all messages; 1 where there are none."""
     computation, *_ = rows_of(plan, found)
-    rows = message_rows(plan, found)
+    rows = [row for row in message_rows(plan, found) if row[0] != POINT_TO_POINT]  # they wait
     planned_s, seen_s = sum(row[2] for row in rows), sum(row[4] for row in rows)
     sent = seen_s / planned_s if planned_s > 0 and seen_s > 0 else 1.0
     known = computation.predicted > 0 and computation.measured > 0
@@ -182,7 +219,7 @@ def validation_row(plan: Plan, found: Measured) -> str:
         "zero_stage": degrees.zero,
         "recompute": "selective" if plan.recomputed else "none",
         "dtype": _main_dtype(plan.graph),
-        "notes": f"torch {found.machine.get('torch', '')}; {found.machine.get('device', '')}",
+        "notes": f"{found.software}; {found.machine.get('device', '')}",
         "measured_step_time_s": f"{found.median_s:.6g}",
         "measured_memory_gb": f"{found.memory_bytes / 2**30:.4g}",
     }

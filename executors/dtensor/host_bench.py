@@ -20,8 +20,9 @@ import torch.distributed as dist
 from torch.distributed import _functional_collectives as collectives
 
 from executors.dtensor.measure import device_name, largest, machine_facts, synchronise
-from executors.dtensor.ranks import joined, leaves_with_parent
+from executors.dtensor.ranks import joined
 from executors.host import HostFacts
+from executors.parent import leaves_with_parent
 
 _ROWS, _INNER, _COLUMNS = (64, 512), (256, 1024), (256, 1024)
 _MORE = ((2048, 1024, 1024), (1024, 4096, 1024), (1024, 1024, 4096), (2048, 2048, 2048))

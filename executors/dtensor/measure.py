@@ -1,6 +1,7 @@
 """One rank of a measured run: `python -m executors.dtensor.measure FOLDER --rank R --size N`.
 
-The folder holds `plan.json`, `options.json` and `fixed.npz`; rank 0 writes `measured.json` into it.
+The folder holds `plan.json`, `options.json` and `fixed.npz`; the first rank of the slowest stage
+writes `measured.json` into it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 import platform
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,31 +22,37 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from executors.algorithms.losses import sums_losses
 from executors.dtensor.composites import run_whole_parts
 from executors.dtensor.numbers import torch_array, torch_dtype
 from executors.dtensor.parallel import applied, own_graph
-from executors.dtensor.ranks import joined, leaves_with_parent
+from executors.dtensor.pipelined import Pipelined
+from executors.dtensor.ranks import joined
 from executors.dtensor.tasks import read_arrays
 from executors.matching import one_stage, whole_match
-from executors.measured import Measured
+from executors.measured import (
+    ALONE_BYTES,
+    POINT_TO_POINT,
+    PROFILED,
+    RATE,
+    WARM_UP,
+    Measured,
+)
+from executors.parent import leaves_with_parent
 from executors.placement import Array
 from executors.reference import given_tensors
 from executors.values import numbers
+from ir.batch import batch_dims
 from ir.graph import OpGraph
 from ir.ops import LOSS
 from ir.plan import Plan
 from ir.plan_file import read_plan
-
-WARM_UP = 3
-PROFILED = 2
-ALONE_BYTES = 2**30
-"""Weights and activations up to which one device computes the loss too."""
+from ir.plan_stages import first_rank, slowest_part
 
 _OPTIMIZERS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "adamw": ("AdamW", {}), "adam": ("Adam", {}), "adagrad": ("Adagrad", {}), "sgd": ("SGD", {}),
     "momentum": ("SGD", {"momentum": 0.9}), "adafactor": ("Adafactor", {}),
 }  # fmt: skip
-_RATE = 1e-4
 _CLASSES = (
     ("products", ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear")),
     ("convolutions", ("aten::conv", "aten::_conv", "aten::mkldnn_conv", "aten::slow_conv")),
@@ -69,8 +76,13 @@ def main() -> None:
         plan = read_plan(chosen.folder / "plan.json", staged=True)
         fixed = read_arrays(chosen.folder / "fixed.npz")
         found = _Run(plan, options["steps"], options["seed"], fixed).measured()
-        if chosen.rank == 0:
+        if chosen.rank == shown_rank(plan):
             (chosen.folder / "measured.json").write_text(json.dumps(asdict(found)))
+
+
+def shown_rank(plan: Plan) -> int:
+    """The rank whose causes stand beside the plan's: the first of its slowest part."""
+    return 0 if plan.pipeline.is_single else first_rank(plan, slowest_part(plan))
 
 
 @dataclass(slots=True)
@@ -85,19 +97,21 @@ class _Run:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.own = one_stage(self.plan)
+        self.own = one_stage(self.plan) if self.plan.pipeline.is_single else self.plan
+        self.values = self._drawn(given_tensors(self.own), self.seed)
+
+    def _drawn(self, names: Sequence[str], seed: int) -> dict[str, Any]:
         table = self.own.graph.tensors
-        drawn = numbers(self.own.graph, given_tensors(self.own), self.fixed, self.seed)
-        self.values = {n: torch_array(a).to(torch_dtype(table[n].dtype)) for n, a in drawn.items()}
+        drawn = numbers(self.own.graph, names, self.fixed, seed)
+        return {n: torch_array(a).to(torch_dtype(table[n].dtype)) for n, a in drawn.items()}
 
     def measured(self) -> Measured:
-        alone = self._loss_alone() if dist.get_rank() == 0 else None
+        batches = list(self._micro_batches())
+        alone = self._loss_alone(batches) if dist.get_rank() == shown_rank(self.plan) else None
         module = self._module()
-        inputs = [self.values[n].to(device_name()) for n in self.own.graph.inputs]
-        count = self.plan.pipeline.micro_batches
         optimizer = self._optimizer(module)
-        step = _Step(module, inputs, optimizer, count)
-        self.values = {}
+        step = _step_of(module, optimizer, batches, self.plan.pipeline.micro_batches)
+        self.values, batches = {}, []
         loss = step.loss()
         for _ in range(WARM_UP):
             step.run()
@@ -105,19 +119,31 @@ class _Run:
         before = _forget_peak() - _kept_bytes(module, optimizer)
         found = [self._timed(step) for _ in range(self.steps)]
         peak = _peak_bytes(before)
+        idle_s = _idle_s(step)
         classes, messages = _profiled(step)
-        return self._summed(loss, alone, found, classes, messages, peak)
+        return self._summed(loss, alone, found, idle_s, classes, messages, peak)
+
+    def _micro_batches(self) -> Iterator[list[Any]]:
+        """Operands of the micro-batches of a step; without stages that of all of them."""
+        names, single = self.own.graph.inputs, self.plan.pipeline.is_single
+        batched = {} if single else batch_dims(self.own.graph)
+        count = 1 if single else self.plan.pipeline.micro_batches
+        for number in range(count):
+            new = [n for n in names if n in self.values and batched.get(n) == 0]
+            drawn = self._drawn(new, self.seed + number) if number else {}
+            yield [drawn.get(n, self.values.get(n)) for n in names]
 
     def _summed(
-        self, loss: float, alone: float | None, found: list[list[float]],
+        self, loss: float, alone: float | None, found: list[list[float]], idle_s: float,
         classes: Mapping[str, float], messages: Mapping[str, tuple[int, float]], peak: float,
     ) -> Measured:  # fmt: skip
         slowest = largest([each[0] for each in found])
         passes, updates = (sorted(each[i] for each in found)[len(found) // 2] for i in (1, 2))
-        waiting_s = min(classes.get("messages", 0.0), passes)
+        idle_s = min(idle_s, passes)
+        waiting_s = min(classes.get("messages", 0.0), passes - idle_s)
         return Measured(
-            steps_s=tuple(slowest), computation_s=passes - waiting_s, update_s=updates,
-            waiting_s=waiting_s, classes_s=classes, messages=messages,
+            steps_s=tuple(slowest), computation_s=passes - idle_s - waiting_s, update_s=updates,
+            waiting_s=waiting_s, idle_s=idle_s, classes_s=classes, messages=messages,
             memory_bytes=max(largest([peak])), loss=loss, loss_alone=alone,
             processes=dist.get_world_size(), machine=machine_facts(), notes=tuple(self.notes),
         )  # fmt: skip
@@ -134,20 +160,22 @@ class _Run:
         if name not in _OPTIMIZERS:
             self.notes.append(f"torch has no optimizer {name}; AdamW updates instead")
         kind, options = _OPTIMIZERS.get(name, _OPTIMIZERS["adamw"])
-        return getattr(torch.optim, kind)(trained, lr=_RATE, **options)
+        return getattr(torch.optim, kind)(trained, lr=RATE, **options)
 
     def _timed(self, step: _Step) -> list[float]:
         dist.barrier()
         synchronise()
         return step.run()
 
-    def _loss_alone(self) -> float | None:
+    def _loss_alone(self, batches: Sequence[Sequence[Any]]) -> float | None:
         graph = self.own.graph
         held = sum(t.nbytes for t in graph.tensors.values())
         if held > ALONE_BYTES:
             self.notes.append("the loss was not checked: the model is too large for one device")
             return None
-        found = loss_of(graph, self.values)
+        given = (dict(zip(graph.inputs, batch, strict=True)) for batch in batches)
+        losses = [loss_of(graph, self.values | batch) for batch in given]
+        found = sum(losses) / (1 if sums_losses(graph) else len(losses))
         if math.isfinite(found):
             return found
         self.notes.append("the loss was not checked: of random numbers it is none")
@@ -172,25 +200,26 @@ class _Step:
     module: Any
     inputs: list[Any]
     optimizer: Any
-    micro_batches: int
+    calls: int
+    """Of the module in a step."""
 
     def loss(self) -> float:
-        """The loss of a micro-batch, before anything is updated."""
+        """The loss before anything is updated, of one call."""
         planned = self.module.planned
+        if isinstance(planned, Pipelined):
+            with torch.no_grad():
+                return float(self.module(*self.inputs))
         found = self.module(*self.inputs)
         parts = found if isinstance(found, tuple) else (found,)
-        losses = [
-            (n, t.detach()) for n, t in zip(planned.results, parts, strict=True) if not t.ndim
-        ]
-        makers = planned.step.graph.producers()
-        kept = [(n, t) for n, t in losses if makers[n].kind == LOSS]
-        return sum(float(planned.step.completed(n, t)) for n, t in kept)
+        terms = {n: t.detach() for n, t in zip(planned.results, parts, strict=True)}
+        return sum(float(planned.step.completed(n, terms[n])) for n in planned.own_losses)
 
     def run(self) -> list[float]:
         """Seconds of the step, of its passes and of its update."""
         start = time.perf_counter()
-        for _ in range(self.micro_batches):
-            self._passes()
+        with torch.set_grad_enabled(self.optimizer is not None):
+            for _ in range(self.calls):
+                self._passes()
         synchronise()
         middle = time.perf_counter()
         if self.optimizer is not None:
@@ -208,6 +237,33 @@ class _Step:
             loss.backward()
 
 
+def _step_of(module: Any, optimizer: Any, batches: Sequence[Sequence[Any]], count: int) -> _Step:
+    """A step of so many micro-batches; a module with stages takes all of them in one call."""
+    first = batches[0]
+    whole = [
+        first[i] if all(b[i] is first[i] for b in batches) else torch.cat([b[i] for b in batches])
+        for i in range(len(first))
+    ]
+    calls = 1 if isinstance(module.planned, Pipelined) else count
+    return _Step(module, [t.to(device_name()) for t in whole], optimizer, calls)
+
+
+def _idle_s(step: _Step) -> float:
+    """Seconds of a step's passes in which this rank waits for other stages."""
+    planned = step.module.planned
+    if not isinstance(planned, Pipelined):
+        return 0.0
+    clock, found = planned.clock, []
+    clock.runs = True
+    for _ in range(PROFILED):
+        clock.busy_s = 0.0
+        dist.barrier()
+        _, passes_s, _ = step.run()
+        found.append(passes_s - clock.busy_s)
+    clock.runs = False
+    return sum(found) / len(found)
+
+
 def _profiled(step: _Step) -> tuple[dict[str, float], dict[str, tuple[int, float]]]:
     """Seconds by class of operator, and collectives with their seconds, of one step."""
     kinds = [torch.profiler.ProfilerActivity.CPU]
@@ -222,17 +278,22 @@ def _profiled(step: _Step) -> tuple[dict[str, float], dict[str, tuple[int, float
     for event in profile.key_averages():
         own_us = max(event.self_cpu_time_total, getattr(event, "self_device_time_total", 0.0))
         library, _, kind = event.key.partition(":")
-        if library in {"gloo", "nccl"} and not kind.startswith(("barrier", "send", "recv")):
-            name = (
-                kind.strip(":_")
-                .replace("allgather", "all_gather")
-                .replace("allreduce", "all_reduce")
-            )
+        if library in {"gloo", "nccl"} and not kind.startswith("barrier"):
+            name = _message_of(kind.strip(":_"))
             total_us = max(event.cpu_time_total, getattr(event, "device_time_total", 0.0))
-            messages[name] = (event.count // PROFILED, total_us * 1e-6 / PROFILED)
+            count, total_s = messages.get(name, (0, 0.0))
+            own_s = total_us * 1e-6 / PROFILED
+            messages[name] = (count + event.count // PROFILED, total_s + own_s)
         elif "barrier" not in event.key:
             classes[_class_of(event.key)] += own_us * 1e-6 / PROFILED
     return dict(classes), messages
+
+
+def _message_of(kind: str) -> str:
+    """The plan's word for a message of a backend."""
+    if kind.startswith(("send", "recv")):
+        return POINT_TO_POINT
+    return kind.replace("allgather", "all_gather").replace("allreduce", "all_reduce")
 
 
 def _class_of(name: str) -> str:

@@ -18,6 +18,7 @@ from executors.dtensor.local_step import LocalStep
 from executors.judgement import Traffic, summed
 from ir.layout import Layout
 from ir.normalise.ends import ENDS
+from ir.ops import LOSS
 
 
 class _AtRest(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
@@ -117,13 +118,19 @@ class Running:
     @property
     def results(self) -> list[str]:
         """What it makes: what the plan hands out, or its losses, in order."""
+        if self.step.leaving:
+            return list(self.step.leaving)
         ops = [op for op in self.step.graph.ops if op.kind in ENDS]
         if self.losses:
             return [op.outputs[0] if op.outputs else op.inputs[0] for op in ops]
         read = {op.inputs[0] for op in ops}
-        if self.step.leaving:
-            return list(self.step.leaving)
         return [n for n in self.step.graph.outputs if n in read] or sorted(read)
+
+    @property
+    def own_losses(self) -> list[str]:
+        """Of the results the plan's own losses."""
+        makers = self.step.graph.producers()
+        return [n for n in self.results if n in makers and makers[n].kind == LOSS]
 
     def _flat_step(self, *tensors: Any) -> tuple[Any, ...]:
         count = len(self.names)

@@ -151,9 +151,8 @@ def applied(
         for each in stages
     ]
     if len(match.plan.pipeline.stages) > 1:
-        return installed(
-            found.module, Pipelined.of(match.plan, stages, running, device), None, loss
-        )
+        pipelined = Pipelined.of(match.plan, stages, running, inputs, device)
+        return installed(found.module, pipelined, None, loss)
     return installed(found.module, running[0], found.in_spec, loss)
 
 

@@ -4,6 +4,7 @@ micro-batches, forward and backward.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,6 +43,43 @@ class _Module(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         return tuple(part.contiguous() for part in parts)
 
 
+@dataclass(slots=True)
+class Clock:
+    """Seconds in which a rank computes its stages; what is left of a step it waits for others."""
+
+    runs: bool = False
+    busy_s: float = 0.0
+
+    def timed(self, act: Callable[[], Any]) -> Any:
+        """The result of an act, whose seconds are added up while the clock runs."""
+        if not self.runs:
+            return act()
+        start = self._now()
+        found = act()
+        self.busy_s += self._now() - start
+        return found
+
+    @staticmethod
+    def _now() -> float:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
+class _TimedStage(pipelining.PipelineStage):  # type: ignore[misc, unused-ignore]
+    """A stage whose passes a clock sees."""
+
+    clock: Clock
+
+    def forward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
+        """Forward pass of a micro-batch."""
+        return self.clock.timed(partial(super().forward_one_chunk, *args, **kwargs))
+
+    def backward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
+        """Backward pass of a micro-batch."""
+        return self.clock.timed(partial(super().backward_one_chunk, *args, **kwargs))
+
+
 class _Step(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     """The loss of a step whose gradients are there already."""
 
@@ -77,6 +115,11 @@ class Pipelined:
     """First of the ranks of the last stage, which have the loss."""
     sums: bool
     """Whether the loss is a sum over samples, not a mean."""
+    inputs: Sequence[str]
+    """The plan's names of the operands of the model, in order; empty where it has none."""
+    clock: Clock = field(default_factory=Clock)
+    terms: list[tuple[Any, ...]] = field(default_factory=list)
+    """Of each micro-batch of the step under way, this rank's terms of the plan's own losses."""
     under_way: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
     """The module, and the operands of each micro-batch."""
     loss: list[Any] = field(default_factory=list)
@@ -84,9 +127,17 @@ class Pipelined:
 
     @classmethod
     def of(
-        cls, plan: Plan, stages: Sequence[Stage], running: Sequence[Running], device: str
-    ) -> Pipelined:
+        cls, plan: Plan, stages: Sequence[Stage], running: Sequence[Running], inputs: Sequence[str],
+        device: str,
+    ) -> Pipelined:  # fmt: skip
         """The stages of a rank, ready to be called.
+
+        Args:
+            plan: the plan.
+            stages: those of this rank.
+            running: what runs them.
+            inputs: the plan's names of the operands of the model.
+            device: `cpu` or `cuda`.
 
         Raises:
             ApplyError: torch has no such schedule.
@@ -95,7 +146,7 @@ class Pipelined:
         size = plan.devices // pipeline.parts
         last = (len(pipeline.stages) - 1) % pipeline.parts * size
         shared = SharedGradients.of(plan, stages)
-        own = cls(plan, running, None, shared, device, last, sums_losses(plan.graph))
+        own = cls(plan, running, None, shared, device, last, sums_losses(plan.graph), inputs)
         numbers = range(dist.get_rank() // size, len(pipeline.stages), pipeline.parts)
         group = _line(plan)
         made = [
@@ -109,11 +160,13 @@ class Pipelined:
         step = stage.kept.step
         comes = [self._like(step, n, step.routes.at_rest(n)) for n in stage.received]
         goes = [self._like(step, n, step.routes.layout(x)) for n, x in step.leaving.items()]
-        return pipelining.PipelineStage(
+        made = _TimedStage(
             _Module(running, self), number, len(self.plan.pipeline.stages),
             torch.device(self.device), tuple(comes),
             tuple(goes) or torch.empty((), requires_grad=True), group=group,
         )  # fmt: skip
+        made.clock = self.clock
+        return made
 
     def _like(self, step: Any, name: str, layout: Any) -> Any:
         """This rank's part of a tensor, without numbers."""
@@ -126,9 +179,16 @@ class Pipelined:
 
     def _loss_of(self, found: Any, number: Any) -> Any:
         function, targets = self.loss
-        if function is None:
+        if function is not None:
+            return function(found, *targets[int(number)])
+        last = self.running[-1]
+        if not last.losses:
             return found
-        return function(found, *targets[int(number)])
+        parts = found if isinstance(found, tuple) else (found,)
+        kept = set(last.own_losses)
+        terms = [t.float() for n, t in zip(last.results, parts, strict=True) if n in kept]
+        self.terms.append(tuple(term.detach() for term in terms))
+        return torch.stack(terms).sum() if terms else torch.zeros((), device=self.device)
 
     def __call__(
         self, module: Any, operands: Sequence[Any], loss: Loss | None, target: tuple[Any, ...]
@@ -136,7 +196,8 @@ class Pipelined:
         """The loss of a step, the same on every rank: the mean over micro-batches."""
         self.loss[:] = [loss, list(self._micro_batches(target))]
         self.under_way[0][:] = [module]
-        self.under_way[1][:] = self._micro_batches(operands)
+        self.under_way[1][:] = self._micro_batches(operands, self.inputs)
+        self.terms.clear()
         trained = [p for p in module.parameters() if p.requires_grad]
         if torch.is_grad_enabled():
             return _Step.apply(partial(self._run, module), *trained)
@@ -147,29 +208,44 @@ class Pipelined:
         losses: list[Any] = []
         step = self.schedule.step if torch.is_grad_enabled() else self.schedule.eval
         numbers = torch.arange(count)
-        more = {"return_outputs": False} if torch.is_grad_enabled() else {}
-        step(number=numbers, target=numbers, losses=losses, **more)
+        step(number=numbers, target=numbers, losses=losses, return_outputs=False)
         if torch.is_grad_enabled():
             self.shared.add_up(dict(module.named_parameters(remove_duplicate=False)))
         scale = 1.0 if self.sums else 1.0 / count
         total = torch.zeros((), device=self.device)
         if losses:
-            total = torch.stack([each.detach().float() for each in losses]).sum() * scale
+            total = self._summed(losses) * scale
         dist.broadcast(total, self.last_rank)
         return total, scale
 
-    def _micro_batches(self, operands: Sequence[Any]) -> Iterator[list[Any]]:
+    def _summed(self, losses: Sequence[Any]) -> Any:
+        """The sum over micro-batches; of the plan's own losses devices have terms."""
+        if not self.terms:
+            return torch.stack([each.detach().float() for each in losses]).sum()
+        last = self.running[-1]
+        sums = (torch.stack(each).sum() for each in zip(*self.terms, strict=True))
+        whole = [last.step.completed(n, s) for n, s in zip(last.own_losses, sums, strict=True)]
+        return sum(whole, torch.zeros((), device=self.device))
+
+    def _micro_batches(
+        self, operands: Sequence[Any], names: Sequence[str] = ()
+    ) -> Iterator[list[Any]]:
         """Operands of each micro-batch; what has no batch goes whole to all of them."""
         count = self.plan.pipeline.micro_batches
-        batch = self.plan.pipeline.global_batch
         cut = [
-            each.chunk(count)
-            if isinstance(each, torch.Tensor) and each.ndim and each.shape[0] % batch == 0
-            else [each] * count
-            for each in operands
+            each.chunk(count) if self._has_batch(each, name) else [each] * count
+            for each, name in zip(operands, names or [""] * len(operands), strict=True)
         ]
         for number in range(count):
             yield [each[number] for each in cut]
+
+    def _has_batch(self, operand: Any, name: str) -> bool:
+        """Whether an operand is of all micro-batches: an input is larger than the plan's."""
+        if not isinstance(operand, torch.Tensor) or not operand.ndim:
+            return False
+        if name:
+            return tuple(operand.shape) != self.plan.graph.tensors[name].dims
+        return operand.shape[0] % self.plan.pipeline.global_batch == 0
 
     def unordered(self) -> list[str]:
         """Parameters that axes split in an order that DTensor forgets."""

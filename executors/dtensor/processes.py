@@ -22,6 +22,8 @@ from ir.plan_file import plan_to_json
 
 SHOWN_CHARACTERS = 2000
 """Of what a process that died wrote last."""
+_MEASURING = {"torch": ("executors.dtensor.measure", 0), "jax": ("executors.xla.measure", 1)}
+"""What runs in the processes, and how many there are; 0 for as many as devices."""
 _NO_MEMORY = ("OutOfMemoryError", "not enough memory", "MemoryError", "out of memory")
 
 
@@ -55,9 +57,11 @@ def run_tasks(tasks: Sequence[RankTask], timeout_s: float = 1800.0) -> list[Foun
 
 
 def run_measured(
-    plan: Plan, steps: int, seed: int, timeout_s: float, fixed: Mapping[str, Array] | None = None
-) -> Measured:
-    """Train a plan for some steps on random numbers, on processes of this machine.
+    plan: Plan, steps: int, seed: int, timeout_s: float, fixed: Mapping[str, Array] | None = None,
+    backend: str = "torch",
+) -> Measured:  # fmt: skip
+    """Train a plan for some steps on random numbers, on processes of this machine; JAX has all
+    devices in one.
 
     Args:
         plan: the plan.
@@ -65,6 +69,7 @@ def run_measured(
         seed: of the random numbers.
         timeout_s: most that all of it may take.
         fixed: numbers of constants and buffers that the model fixes; others are random too.
+        backend: `torch` or `jax`.
 
     Raises:
         ProcessError: a process died, had too little memory or did not end in time.
@@ -74,7 +79,8 @@ def run_measured(
         (folder / "plan.json").write_text(plan_to_json(plan))
         (folder / "options.json").write_text(json.dumps({"steps": steps, "seed": seed}))
         write_arrays(folder / "fixed.npz", fixed or {})
-        spawn("executors.dtensor.measure", folder, plan.devices, timeout_s)
+        module, size = _MEASURING[backend]
+        spawn(module, folder, size or plan.devices, timeout_s)
         return Measured.from_record(json.loads((folder / "measured.json").read_text()))
 
 

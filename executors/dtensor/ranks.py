@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -49,15 +46,3 @@ def joined(rank: int, size: int, meeting: Path) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
-
-
-def leaves_with_parent() -> None:
-    """End this process when the one that started it ends, however it does."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

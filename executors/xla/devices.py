@@ -30,3 +30,16 @@ def devices(count: int) -> list[Any]:
             "first, or in a process of their own"
         )
     return list(found[:count])
+
+
+def device_bytes(compiled: Any) -> float | None:
+    """What a compiled program holds on each device; None where XLA does not say it."""
+    found = compiled.memory_analysis()
+    if found is None:
+        return None
+    return float(
+        found.argument_size_in_bytes
+        + found.output_size_in_bytes
+        + found.temp_size_in_bytes
+        - found.alias_size_in_bytes
+    )

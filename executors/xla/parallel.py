@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 
+from executors.jax_refusals import refuse
 from executors.matching import matched, one_stage
 from executors.reference import given_tensors
 from executors.syncs import Sync, late_syncs
@@ -25,9 +26,8 @@ from ir.graph import OpGraph, Role, Tensor
 from ir.plan import NamedLayout, Plan
 from ir.plan_file import read_plan
 
-
-class JaxPlanError(ValueError):
-    """A plan that JAX cannot run; the message says what, where and how to mend it."""
+Ways: TypeAlias = tuple[Sequence[NamedLayout], Sequence[NamedLayout]]
+"""Of a tensor from rest to use, and of its gradient back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Leaf:
     tensor: Tensor
     rest: NamedLayout
     """Between calls, with dimensions as the plan has them."""
-    ways: tuple[Sequence[NamedLayout], Sequence[NamedLayout]]
+    ways: Ways
     """Layouts from rest to use, and of the gradient back."""
 
     def inside(self, array: Any) -> Any:
@@ -130,7 +130,7 @@ def parallelize(
         JaxPlanError: JAX cannot run the plan.
     """
     whole = plan if isinstance(plan, Plan) else read_plan(Path(plan), staged=True)
-    _refuse(whole)
+    refuse(whole)
     graph, names, numbers = _read(function, arguments, parameters)
     match = matched(whole, graph)
     own = one_stage(match.plan)
@@ -148,19 +148,6 @@ def parallelize(
     in_tree = jax.tree_util.tree_structure(tuple(arguments))
     out_tree = jax.tree_util.tree_structure(jax.eval_shape(function, *arguments))
     return Parallel(program, leaves, in_tree, out_tree, pins)
-
-
-def _refuse(plan: Plan) -> None:
-    if len(plan.pipeline.stages) > 1:
-        raise JaxPlanError(
-            f"the plan has {len(plan.pipeline.stages)} pipeline stages, a JAX function is run as "
-            "one\n  at:  plan.json: pipeline\n  fix: search with --pp off"
-        )
-    if plan.graph.is_training_step:
-        raise JaxPlanError(
-            "the plan is of a traced training step, whose backward pass is in the graph\n"
-            "  at:  plan.json: graph\n  fix: plan the loss; JAX derives the other one"
-        )
 
 
 def _read(
@@ -182,15 +169,23 @@ def _read(
 
 
 def _leaf(plan: Plan, name: str, place: int, sync: Sync | None) -> _Leaf:
+    rest, ways = rest_of(plan, name, sync)
+    return _Leaf(place, plan.graph.tensors[name], rest, ways)
+
+
+def rest_of(plan: Plan, name: str, sync: Sync | None) -> tuple[NamedLayout, Ways]:
+    """The layout of a given tensor between calls, those from there to its use, and those of its
+    gradient on the way back.
+    """
     tensor = plan.graph.tensors[name]
     planned = next((t for t in plan.tensors if t.name == name and t.role != "shared"), None)
     used = planned.layout if planned else NamedLayout(((),) * len(tensor.dims))
     rest = sync.rest if sync is not None else used
     if planned is None or planned.role != "parameter":
-        return _Leaf(place, tensor, rest, ([rest], []))
+        return rest, ([rest], [])
     there = [rest, *_ends(sync.gather), used] if sync is not None else [rest]
     back = [NamedLayout(used.dims), rest] if sync is not None else [rest]
-    return _Leaf(place, tensor, rest, (there, back))
+    return rest, (there, back)
 
 
 def _ends(path: Sequence[Any]) -> Iterator[NamedLayout]:

@@ -324,6 +324,11 @@ class _Pass:
         return self._named(key[0], moved)
 
 
+def losses(program: Program, given: Mapping[str, Any]) -> Any:
+    """The sum of all losses of a plan."""
+    return _Pass(program, given).run()[0]
+
+
 def results(program: Program, given: Mapping[str, Any]) -> list[Any]:
     """What a model hands out, in order."""
     found = _Pass(program, given).results()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,15 +50,18 @@ def test_an_unknown_backend_is_named(plan: Path, planner: Callable[..., Any]) ->
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("with_torch")
-def test_pipeline_stages_are_refused(
+def test_a_schedule_that_torch_has_not_is_refused(
     mlp: Path, planner: Callable[..., Any], tmp_path: Path
 ) -> None:
     out = tmp_path / "staged"
     stages = ("--devices", 2, "--global-batch", 64, "--pp", 2)
     planner("search", mlp, *stages, "--target", "torch", "-o", out)
-    run = planner("run", out / "plan.json")
+    record = json.loads((out / "plan.json").read_text())
+    record["pipeline"]["schedule"] = "dualpipe"
+    (out / "other.json").write_text(json.dumps(record))
+    run = planner("run", out / "other.json")
     assert run.code == 2
-    assert "2 pipeline stages" in run.err
+    assert "torch's schedules are 1f1b, gpipe, interleaved; the plan has dualpipe" in run.err
 
 
 def test_a_process_that_died_is_one_message() -> None:

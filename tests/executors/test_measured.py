@@ -60,6 +60,20 @@ def test_causes_sum_to_the_step_on_the_side_of_the_plan(plan: Plan) -> None:
     assert step.error == pytest.approx(step.predicted / 0.3 - 1.0)
 
 
+def test_of_stages_the_bubble_and_what_they_send_are_a_cause_of_their_own() -> None:
+    asked = SearchRequest(
+        target="torch", global_batch=64, micro_batch="16", pipeline="2", interleave="1"
+    )
+    plan = search(mlp(4, 64, 16, 32), named_cluster("dgx-h100", 2), asked)
+    *causes, step = rows_of(plan, replace(RUN, idle_s=0.1))
+    assert sum(row.predicted for row in causes) == pytest.approx(step.predicted)
+    (idle,) = (row for row in causes if row.cause == "other stages")
+    assert idle.measured == 0.1
+    assert 0.0 < plan.estimate.time_by_cause["pipeline bubble"] <= idle.predicted < step.predicted
+    (sent,) = (row for row in message_rows(plan, RUN) if row[0] == "point_to_point")
+    assert sent[1] == 2 * plan.pipeline.micro_batches
+
+
 def test_a_loss_that_is_not_that_of_one_device_is_wrong() -> None:
     assert RUN.is_right
     assert not replace(RUN, loss=3.01).is_right

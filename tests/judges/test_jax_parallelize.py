@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from executors.jax import parallelize
+from executors.jax_refusals import JaxPlanError
 from executors.matching import MismatchError
-from executors.xla.parallel import JaxPlanError
 from importers.jax_trace import traced
 from importers.model_file import import_model_file
 from ir.plan import PipelineStage, Plan

@@ -76,14 +76,16 @@ def trained(
     return trained_on(2, planned, tmp_path_factory.mktemp("trained"))
 
 
-def trained_on(size: int, planned: dict[Case, Plan], folder: Path) -> dict[Case, dict[str, Any]]:
+def trained_on(
+    size: int, planned: dict[Case, Plan], folder: Path, optimizer: str = "adamw"
+) -> dict[Case, dict[str, Any]]:
     cases = []
     for number, ((net, scheme), plan) in enumerate(planned.items()):
         (folder / f"{number}.json").write_text(plan_to_json(plan))
         times, stages = plan.pipeline.micro_batches, len(plan.pipeline.stages)
         file = f"{number}.json"
         case = {"net": net, "plan": file, "micro_batches": times, "stages": stages}
-        cases.append({**case, "compiled": scheme == "compiled"})
+        cases.append({**case, "compiled": scheme == "compiled", "optimizer": optimizer})
     (folder / "cases.json").write_text(json.dumps(cases))
     script = Path(__file__).parent / "training_nets.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ from planner.request import SearchRequest
 from planner.requests.constants import fixed_numbers
 from tests.executors.drawn_plans import drawn_plan
 from tests.judges import dtensor_nets as nets
-from tests.judges.schemes import DATA, SHARDED, TENSOR, plans
-from tests.judges.test_parallelize import graph_of
+from tests.judges.schemes import DATA, SHARDED, STATES, TENSOR, plans
+from tests.judges.test_parallelize import graph_of, pipelined
 from tests.planner.requests.test_constants import config_file, plan_of
 
 TRAINING = SearchRequest(target="torch", training=True)
@@ -30,7 +31,7 @@ TRAINING = SearchRequest(target="torch", training=True)
 @pytest.fixture(scope="module")
 def planned() -> dict[str, Plan]:
     graph = nets.transformer(4, 8, 32, 16, 4, 32)
-    return plans(graph, 2, TRAINING, wanted=[DATA, TENSOR, SHARDED])
+    return plans(graph, 2, TRAINING, wanted=[DATA, TENSOR, SHARDED, STATES])
 
 
 @pytest.mark.parametrize("scheme", [DATA, TENSOR, SHARDED])
@@ -42,11 +43,39 @@ def test_the_loss_is_that_of_one_device(planned: dict[str, Plan], scheme: str) -
     assert found.processes == 2
 
 
+@pytest.mark.parametrize("scheme", [DATA, TENSOR, SHARDED, STATES])
+def test_jax_has_the_loss_of_one_device_too(planned: dict[str, Plan], scheme: str) -> None:
+    found = run_measured(planned[scheme], steps=3, seed=1, timeout_s=1200.0, backend="jax")
+    assert found.loss_alone is not None
+    assert found.is_right, (found.loss, found.loss_alone)
+    assert len(found.steps_s) == 3
+    assert found.classes_s["products"] > 0.0
+    rows = {row[0]: (row[1], row[3]) for row in message_rows(planned[scheme], found)}
+    for kind, (count, seen) in rows.items():  # XLA joins messages, and adds small ones of its own
+        assert seen > 0 or count == 0 or kind == "reduce_scatter", (kind, rows)
+
+
 def test_messages_are_counted_by_the_profiler(planned: dict[str, Plan]) -> None:
     found = run_measured(planned[DATA], steps=2, seed=0, timeout_s=1200.0)
     rows = {kind: (count, seen) for kind, count, _, seen, _ in message_rows(planned[DATA], found)}
     count, seen = rows["all_reduce"]
     assert 0 < seen < count  # gradients travel in buckets
+
+
+@pytest.mark.parametrize("chosen", [{}, {"interleave": "2"}, {"devices": 4}])
+def test_stages_have_the_loss_of_one_device_and_send_what_is_planned(
+    tmp_path: Path, chosen: dict[str, Any]
+) -> None:
+    plan = pipelined("gpt with loss", tmp_path, **chosen)
+    assert plan.pipeline.micro_batches == 4
+    found = run_measured(plan, steps=2, seed=0, timeout_s=1200.0)
+    assert found.loss_alone is not None
+    assert found.is_right, (found.loss, found.loss_alone)
+    assert 0.0 < found.idle_s < found.median_s
+    seen = {kind: (planned, count) for kind, planned, _, count, _ in message_rows(plan, found)}
+    planned, count = seen["point_to_point"]
+    shared = sum(1 for each in plan.pipeline.shared if len({s % 2 for s in each.stages}) > 1)
+    assert count == planned - shared > 0  # sums of what stages share are all-reduces of torch
 
 
 def test_a_rank_that_dies_ends_the_others(tmp_path: Path) -> None:

@@ -204,13 +204,20 @@ def loss_of(scores: Any, goal: Any) -> Any:
     return functional.cross_entropy(scores.flatten(0, -2), goal.flatten())
 
 
+def _optimizer(name: str, model: Any) -> Any:
+    if name == "momentum":
+        return torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+    return torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+
 def _trained(
-    model: Any, operands: tuple[Any, ...], targets: Any, times: int = 1, share: float = 1.0
-) -> tuple[list[float], Any]:
-    """Losses of some steps, and the gradients of the first; each step has so many micro-batches,
-    each of which counts for a share.
+    model: Any, operands: tuple[Any, ...], targets: Any, name: str, times: int = 1,
+    share: float = 1.0,
+) -> tuple[list[float], Any]:  # fmt: skip
+    """Losses of some steps with an optimizer, and the gradients of the first; each step has so many
+    micro-batches, each of which counts for a share.
     """
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    optimizer = _optimizer(name, model)
     losses, first = [], {}
     for step in range(STEPS):
         total = 0.0
@@ -249,13 +256,14 @@ def _judged(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
     times = int(case.get("micro_batches", 1))
     stages = int(case.get("stages", 1))
     share = 1.0 / times if stages > 1 else 1.0
-    alone, expected = _trained(copy.deepcopy(model), operands, targets, times, share)
+    name = case.get("optimizer", "adamw")
+    alone, expected = _trained(copy.deepcopy(model), operands, targets, name, times, share)
     first = tuple(_part(each, 0, times) for each in operands)
     loss = loss_of if stages > 1 and targets is not None else None
     model = parallelize(model, folder / case["plan"], first, loss=loss)
     if case.get("compiled"):
         model.compile()
-    losses, gradients = _trained(model, operands, targets, 1 if stages > 1 else times)
+    losses, gradients = _trained(model, operands, targets, name, 1 if stages > 1 else times)
     errors = {
         n: float((g - expected[n]).norm() / expected[n].norm())
         for n, g in gradients.items()
