@@ -8,13 +8,20 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from executors.algorithms.in_step import RankPart
+from executors.device_algorithms import DEVICE_ALGORITHMS
 from executors.device_algorithms.device import with_attributes, with_groups
 from executors.spmd import Algorithm, OperatorRun, Shards
 from ir.graph import Op
-from ir.ops import OpView, lookup
+from ir.ops import Engine, OpView, catalogue, lookup
 from ir.ops.convolution import POOLS
 from ir.ops.windows import FIRST
 from ir.rule import Window
+
+_CONVOLUTIONS = [
+    kind
+    for kind, entry in catalogue().items()
+    if entry.engine is Engine.CONVOLUTION and kind not in DEVICE_ALGORITHMS
+]
 
 
 def _over_windows(task: OperatorRun) -> Shards:
@@ -66,5 +73,5 @@ def _ends(task: OperatorRun, dim: int, rank: int) -> tuple[bool, bool]:
 
 
 CONVOLUTION: Mapping[str, Algorithm] = MappingProxyType(
-    dict.fromkeys(("Conv", "ConvTranspose", "ConvInteger", "DeformConv", *POOLS), _over_windows)
+    dict.fromkeys((*_CONVOLUTIONS, *POOLS), _over_windows)
 )

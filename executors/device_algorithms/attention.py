@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from executors.device_algorithms.device import Device, DeviceAlgorithm, Running, with_attributes
 from ir.graph import AttributeValue
-from ir.ops.linear_attention import KEY_HEADS
+from ir.ops.attention import HEAD_COUNTS
+from ir.ops.linear_attention import LINEAR_HEAD_COUNTS
 
-_COUNTS: Mapping[str, Sequence[tuple[int, str]]] = MappingProxyType(
-    {
-        "Attention": ((0, "q_num_heads"), (1, "kv_num_heads")),
-        "RotaryEmbedding": ((0, "num_heads"),),
-        "PackedMultiHeadAttention": ((0, "num_heads"),),
-        "LinearAttention": ((0, "q_num_heads"), (1, KEY_HEADS), (2, "kv_num_heads")),
-    }
-)
-"""By kind, operands with heads in the width and the attributes that count them."""
+_COUNTS = {**HEAD_COUNTS, **LINEAR_HEAD_COUNTS}
 
 
 def _counted(device: Device, named: Iterable[tuple[int, str]]) -> dict[str, AttributeValue]:
@@ -43,7 +36,7 @@ def _rotary(device: Device) -> Running:
     """Heads of the device; positions that are not told for every row count from its first."""
     yield from ()
     dims = device.dims(0)
-    own = _counted(device, _COUNTS[device.op.kind]) if len(dims) == 3 else {}
+    own = _counted(device, ((0, "num_heads"),)) if len(dims) == 3 else {}
     counted = not device.has(3) or len(device.dims(3)) == 1
     if counted and len(device.dims(1)) == 2:
         offset = device.call().int("position_offset")

@@ -19,7 +19,7 @@ from executors.dtensor.kernels_attention import ATTENTION
 from executors.dtensor.kernels_images import IMAGES
 from executors.dtensor.kernels_shape import SHAPE
 from executors.dtensor.kernels_statistics import STATISTICS
-from executors.dtensor.numbers import torch_dtype
+from executors.dtensor.numbers import same_kind, torch_dtype
 from executors.semantics import SEMANTICS
 from executors.semantics.call import applied
 from executors.semantics.elementwise import number
@@ -65,6 +65,23 @@ def _gather(call: Call) -> list[Tensor]:
     return [found.reshape((*table.shape[:axis], *rows.shape, *table.shape[axis + 1 :]))]
 
 
+def _gather_nd(call: Call) -> list[Tensor]:
+    """Numbers of the coordinates are not looked at: they may lie on another device, or nowhere."""
+    data, rows, batch = call[0], call[1], call.int("batch_dims")
+    index: list[Tensor] = []
+    for dim in range(batch):
+        shape = [-1 if d == dim else 1 for d in range(rows.ndim - 1)]
+        places = torch.arange(data.shape[dim], device=data.device).reshape(shape)
+        index.append(same_kind(data, places))
+    index += [rows[..., i] for i in range(rows.shape[-1])]
+    return [data[tuple(index)]]
+
+
+def _gather_elements(call: Call) -> list[Tensor]:
+    data, rows, axis = call[0], call[1], call.int("axis")
+    return [torch.gather(data, axis, torch.where(rows < 0, rows + data.shape[axis], rows))]
+
+
 _NATIVE: Mapping[str, Kernel] = MappingProxyType(
     {
         **{
@@ -83,6 +100,8 @@ _NATIVE: Mapping[str, Kernel] = MappingProxyType(
             torch.div(c[0], c[1], rounding_mode=None if c[0].is_floating_point() else "trunc")
         ],
         "Gather": _gather,
+        "GatherElements": _gather_elements,
+        "GatherND": _gather_nd,
         **ATTENTION,
         **IMAGES,
         **SHAPE,
