@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import autograd.numpy as anp
 from autograd.tracer import getval
 
+from executors.device_algorithms.device import Backward
 from executors.placement import Array, Spread, coordinates, spread
 from executors.semantics.call import NotRunError
 from executors.splits import (
@@ -22,7 +23,7 @@ from executors.splits import (
     part_factors,
     reduced_axes,
 )
-from executors.spmd import Algorithm, Around, Backward, OperatorRun, Shards, run_operator
+from executors.spmd import Algorithm, Around, OperatorRun, Shards, run_operator
 from ir.graph import Op
 from ir.layout import Layout
 from ir.ops import OpView, lookup

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Protocol, TypeAlias
 
@@ -17,12 +16,13 @@ import autograd.numpy as np
 from autograd.extend import defvjp, primitive
 from autograd.tracer import getval
 
+from executors.device_algorithms.device import Backward
 from executors.exchange import Communication
 from executors.placement import Array, Spread, coordinates, region_of
 from executors.semantics.call import NotRunError
 from executors.splits import Assignment, fitted, in_pieces, result_layouts
 from ir.dtypes import dtype_bytes
-from ir.graph import AttributeValue, Op, OpGraph, Tensor
+from ir.graph import Op, OpGraph, Tensor
 from ir.layout import Layout
 from ir.ops import OpView, lookup
 from topology.mesh import Mesh
@@ -33,17 +33,6 @@ Int: TypeAlias = int
 """`int` where a method of that name hides it."""
 Shards: TypeAlias = list[list[Array]]
 """Results of every rank."""
-
-
-class Backward(Enum):
-    """What the gradient of a message between devices takes."""
-
-    NOTHING = "nothing"
-    """It has none: a maximum that only shifts."""
-    OWN = "own"
-    """What follows is the same on every device of the group: each keeps its own part."""
-    SUM = "sum"
-    """What follows differs on every device: their gradients are summed, one message more."""
 
 
 class Runner(Protocol):
@@ -146,12 +135,9 @@ class OperatorRun:
         """What one device has of every operand."""
         return [None if o is None else o.shards[rank] for o in self.operands]
 
-    def local(self, variant: Callable[[Int], Op] | None = None) -> Shards:
-        """Every device runs the operator, or its own variant, on its parts: results by rank."""
-        return [
-            self.on(rank, self.op if variant is None else variant(rank), self.parts(rank))
-            for rank in self.ranks
-        ]
+    def local(self) -> Shards:
+        """Every device runs the operator on its parts: results by rank."""
+        return [self.on(rank, self.op, self.parts(rank)) for rank in self.ranks]
 
     def on(self, rank: Int, op: Op, operands: Sequence[Array | None]) -> list[Array]:
         """One device runs an operator whose results are those of this one."""
@@ -370,8 +356,3 @@ def _checked(task: OperatorRun, shards: Sequence[Sequence[Array]]) -> list[Sprea
 def alone(arrays: Sequence[Array]) -> Shards:
     """One result on every rank."""
     return [[a] for a in arrays]
-
-
-def with_attributes(op: Op, **attributes: AttributeValue) -> Op:
-    """The operator with other attributes."""
-    return replace(op, attributes={**op.attributes, **attributes})

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from executors.algorithms.losses import sums_losses
 from executors.backward import Backward, gradient_name
+from executors.device_algorithms.device import with_attributes
+from executors.device_algorithms.losses import sums_losses
 from executors.evaluation import Evaluator
 from executors.exchange import Communication, ExchangeError
 from executors.placement import Array, Spread, spread, whole
 from executors.reference import Forward, Mismatch, Run
 from executors.semantics.call import NotRunError
-from executors.spmd import Runner, with_attributes
+from executors.spmd import Runner
 from ir.batch import with_batch
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Role

@@ -157,24 +157,6 @@ class LinkGraph:
         ends = offsets.astype(np.int64)
         return Flows(one, two, owner, ends, drawn[final], latency.astype(np.float64))
 
-    def name_of(self, capacity: int) -> str:
-        """What one entry of the vector of capacities is, for people."""
-        if capacity >= self.links:
-            server = int(np.searchsorted(self.resource_base, capacity, side="right")) - 1
-            kind = self.kinds[int(self.kind_of_server[server])]
-            resource = kind.resources[capacity - int(self.resource_base[server])]
-            return f"server {server}: {resource.name}"
-        inside = int(self.link_base[-1]) + len(self.kinds[int(self.kind_of_server[-1])].links)
-        if capacity >= inside:
-            starts = [fabric.first_link for fabric in self.fabrics]
-            fabric = self.fabrics[int(np.searchsorted(starts, capacity, side="right")) - 1]
-            return f"fabric {fabric.name}: link {capacity - fabric.first_link}"
-        server = int(np.searchsorted(self.link_base, capacity, side="right")) - 1
-        kind = self.kinds[int(self.kind_of_server[server])]
-        link = kind.links[capacity - int(self.link_base[server])]
-        ends = f"{kind.nodes[link.source].name} -> {kind.nodes[link.target].name}"
-        return f"server {server}: {link.kind} {ends}"
-
     def _check_ranks(self, sources: Ints, targets: Ints) -> None:
         both = np.concatenate([sources, targets])
         bad = both[(both < 0) | (both >= self.devices)]

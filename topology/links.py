@@ -78,9 +78,6 @@ class ServerLinks:
     nics: dict[str, Ints]
     """For every kind of network port the node of each device's port, shape (devices,)."""
 
-    nic_counts: dict[str, int]
-    """Ports of every kind."""
-
     routes: LocalRoutes = field(repr=False)
     """Ways between devices inside the server."""
 

@@ -160,7 +160,6 @@ def server_links(server: ServerFile) -> ServerLinks:
         devices=len(order),
         local_ids=order,
         nics={name: np.array(nodes, np.int64) for name, nodes in nics.items()},
-        nic_counts={name: len(set(nodes)) for name, nodes in nics.items()},
         routes=routes,
     )
 

@@ -1,6 +1,7 @@
-"""Operators whose parts are more than the operator on smaller operands.
+"""Operators whose parts are more than the operator on smaller operands, on all devices at once.
 
-Written in autograd's numpy, so that their gradients are those of what really runs.
+Most are the algorithms of one device in step; the others are written in autograd's numpy, so that
+their gradients are those of what really runs.
 """
 
 from __future__ import annotations
@@ -8,18 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from executors.algorithms.attention import ATTENTION, attention
 from executors.algorithms.convolution import CONVOLUTION
 from executors.algorithms.elementwise import ELEMENTWISE
-from executors.algorithms.ends import ENDS
-from executors.algorithms.experts import EXPERTS
-from executors.algorithms.indexing import INDEXING
-from executors.algorithms.losses import LOSSES
-from executors.algorithms.normalisations import NORMALISATIONS
-from executors.algorithms.quantised import QUANTISED
-from executors.algorithms.recurrent import RECURRENT
+from executors.algorithms.in_step import in_step
 from executors.algorithms.statistics import STATISTICS
 from executors.composites import run_composite, run_parts
+from executors.device_algorithms import DEVICE_ALGORITHMS
 from executors.spmd import Algorithm, OperatorRun, Shards
 from ir.ops import FUSED
 
@@ -32,21 +27,19 @@ def _composite(task: OperatorRun) -> Shards:
 
 def _attention(task: OperatorRun) -> Shards:
     """Attention that a file writes in small operators runs as these."""
-    return run_parts(task, ALGORITHMS) if task.op.parts else attention(task)
+    return run_parts(task, ALGORITHMS) if task.op.parts else _OF_DEVICES["Attention"](task)
+
+
+_OF_DEVICES: Mapping[str, Algorithm] = MappingProxyType(
+    {kind: in_step(algorithm) for kind, algorithm in DEVICE_ALGORITHMS.items()}
+)
 
 
 ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
     {
-        **ATTENTION,
+        **_OF_DEVICES,
         **CONVOLUTION,
         **ELEMENTWISE,
-        **ENDS,
-        **EXPERTS,
-        **INDEXING,
-        **QUANTISED,
-        **LOSSES,
-        **NORMALISATIONS,
-        **RECURRENT,
         **STATISTICS,
         FUSED: _composite,
         "Attention": _attention,

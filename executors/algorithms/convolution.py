@@ -4,44 +4,27 @@ other the edges of positions that are split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-import autograd.numpy as np
-
-from executors.spmd import Algorithm, Backward, OperatorRun, Shards, alone, with_attributes
+from executors.algorithms.in_step import RankPart
+from executors.device_algorithms import DEVICE_ALGORITHMS
+from executors.device_algorithms.device import with_attributes, with_groups
+from executors.spmd import Algorithm, OperatorRun, Shards
 from ir.graph import Op
-from ir.ops import OpView, lookup
+from ir.ops import Engine, OpView, catalogue, lookup
 from ir.ops.convolution import POOLS
 from ir.ops.windows import FIRST
 from ir.rule import Window
 
-Variant = Callable[[OperatorRun, int, Op], Op]
-"""The operator as one rank runs it."""
+_CONVOLUTIONS = [
+    kind
+    for kind, entry in catalogue().items()
+    if entry.engine is Engine.CONVOLUTION and kind not in DEVICE_ALGORITHMS
+]
 
 
-def with_groups(task: OperatorRun, rank: int, op: Op) -> Op:
-    """The operator with the groups of one device: its share of the channels, one at least."""
-    data = task.operand(0)
-    part, whole = data.shards[rank].shape[1], data.dims[1]
-    counts = {key: task.int(key, 1) for key in ("group", "offset_group")}
-    own = {key: max(1, n * part // max(whole, 1)) for key, n in counts.items() if n > 1}
-    return with_attributes(op, **own)
-
-
-def _as_it_is(_: OperatorRun, __: int, op: Op) -> Op:
-    return op
-
-
-def _conv(task: OperatorRun) -> Shards:
-    return _over_windows(task, with_groups)
-
-
-def _pool(task: OperatorRun) -> Shards:
-    return _over_windows(task, _as_it_is)
-
-
-def _over_windows(task: OperatorRun, variant: Variant) -> Shards:
+def _over_windows(task: OperatorRun) -> Shards:
     rule = lookup(task.op.kind).rule(OpView(task.op, task.graph))
     cut = [window for window in rule.windows if task.axes_of(0, [window.dim])]
     data = list(task.operand(0).shards)
@@ -53,7 +36,8 @@ def _over_windows(task: OperatorRun, variant: Variant) -> Shards:
             data[rank], got[rank][window.dim - FIRST] = array, (before, after)
     out = []
     for rank in task.ranks:
-        op = variant(task, rank, _padded(task, cut, rank, got[rank]) if cut else task.op)
+        op = _padded(task, cut, rank, got[rank]) if cut else task.op
+        op = with_groups(RankPart(task, rank), op)
         out.append(task.on(rank, op, [data[rank], *task.parts(rank)[1:]]))
     return out
 
@@ -88,22 +72,6 @@ def _ends(task: OperatorRun, dim: int, rank: int) -> tuple[bool, bool]:
     return begin == 0, end == data.dims[dim]
 
 
-def _global_norm(task: OperatorRun) -> Shards:
-    """The norm of whole images, whose sums are exchanged."""
-    data, power = task.operand(0), task.int("p", 2)
-    dims = tuple(range(2, len(data.dims)))
-    axes = task.axes_of(0, dims)
-    if not axes:
-        return task.local()
-    parts = [np.sum(np.abs(x) ** power, axis=dims, keepdims=True) for x in data.shards]
-    total = task.all_reduce(parts, axes, np.add, Backward.OWN)
-    return alone([x ** (1.0 / power) for x in total])
-
-
 CONVOLUTION: Mapping[str, Algorithm] = MappingProxyType(
-    {
-        **dict.fromkeys(("Conv", "ConvTranspose", "ConvInteger", "DeformConv"), _conv),
-        **dict.fromkeys(POOLS, _pool),
-        "GlobalLpPool": _global_norm,
-    }
+    dict.fromkeys((*_CONVOLUTIONS, *POOLS), _over_windows)
 )

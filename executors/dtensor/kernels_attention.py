@@ -1,4 +1,4 @@
-"""Attention and rotary embedding, as ONNX says them."""
+"""Attention without a cache."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def _repeated(tensor: Any, heads: int) -> Any:
     return wide.reshape(batch, heads, rows, width)
 
 
-def _hidden(call: Call, rows: int, keys: int, past: int, like: Any) -> Any:
+def _hidden(call: Call, rows: int, keys: int, like: Any) -> Any:
     """Which keys a row may not see by its place; None if it may see all."""
     bounds = [call.int(k, -1) for k in ("left_window_size", "right_window_size")]
     causal = bool(call.int("is_causal"))
     if not causal and max(bounds) < 0:
         return None
-    row = torch.arange(rows, device=like.device) + past + call.int("first_row")
+    row = torch.arange(rows, device=like.device) + call.int("first_row")
     ahead = torch.arange(keys, device=like.device)[None, :] - row[:, None]
     hidden = ahead > (0 if causal else keys)
     for bound, distance in zip(bounds, (-ahead, ahead), strict=True):
@@ -45,6 +45,8 @@ def _hidden(call: Call, rows: int, keys: int, past: int, like: Any) -> Any:
 def _attention(call: Call) -> list[Any]:
     if len(call.result_dims) > 1 or any(call.has(i) for i in (4, 5, 6)):
         raise NotImplementedError("attention with a cache")
+    if call.has(3) and call[3].shape[-1] < call[1].shape[-2]:
+        raise NotImplementedError("a mask of fewer keys")
     query, key, value = call[0], call[1], call[2]
     apart = query.ndim == 4
     if not apart:
@@ -61,40 +63,13 @@ def _attention(call: Call) -> list[Any]:
             scores = scores.masked_fill(torch.logical_not(mask), float("-inf"))
         else:
             scores = scores + mask
-    hidden = _hidden(call, scores.shape[2], scores.shape[3], 0, scores)
+    hidden = _hidden(call, scores.shape[2], scores.shape[3], scores)
     scores = scores if hidden is None else scores.masked_fill(hidden, float("-inf"))
-    found = torch.matmul(torch.softmax(scores, dim=-1), value)
+    found = torch.matmul(torch._safe_softmax(scores, -1), value)  # noqa: SLF001  0 without keys
     if not apart:
         batch, heads, rows, width = found.shape
         found = found.permute(0, 2, 1, 3).reshape(batch, rows, heads * width)
     return [found]
 
 
-def _rotary(call: Call) -> list[Any]:
-    """Pairs of features, side by side or half the width apart, turned by the angle of the row."""
-    data = call[0]
-    apart = data.ndim == 4
-    work = data.permute(0, 2, 1, 3) if apart else data
-    if not apart:
-        batch, rows, width = data.shape
-        heads = call.int("num_heads")
-        work = data.reshape(batch, rows, heads, width // heads)
-    cosine, sine = call[1], call[2]
-    if cosine.ndim == 2:
-        if not call.has(3) or call[3].ndim != 2:
-            raise NotImplementedError("rotary embedding whose positions are counted")
-        cosine, sine = (torch.nn.functional.embedding(call[3], x) for x in (cosine, sine))
-    cosine, sine = cosine.unsqueeze(2), sine.unsqueeze(2)
-    turned = call.int("rotary_embedding_dim") or work.shape[-1]
-    rest, work = work[..., turned:], work[..., :turned]
-    if call.int("interleaved"):
-        raise NotImplementedError("interleaved rotary embedding")
-    first, second = work[..., : turned // 2], work[..., turned // 2 :]
-    pair = [cosine * first - sine * second, sine * first + cosine * second]
-    out = torch.cat([*pair, *([rest] if rest.shape[-1] else [])], dim=-1)
-    return [out.permute(0, 2, 1, 3) if apart else out.reshape(data.shape)]
-
-
-ATTENTION: Mapping[str, Kernel] = MappingProxyType(
-    {"Attention": _attention, "RotaryEmbedding": _rotary}
-)
+ATTENTION: Mapping[str, Kernel] = MappingProxyType({"Attention": _attention})

@@ -96,25 +96,11 @@ def _average_pool(call: Call) -> list[Any]:
     return [_MEANS[rank - 1](call[0], kernel, strides, pads[:rank], count_include_pad=counted)]
 
 
-def _global_average(call: Call) -> list[Any]:
-    dims = tuple(range(2, call[0].ndim))
-    size = 1
-    for dim in dims:
-        size *= call[0].shape[dim]
-    return [call[0].sum(dims, keepdim=True) / size]
-
-
-def _global_max(call: Call) -> list[Any]:
-    return [torch.amax(call[0], tuple(range(2, call[0].ndim)), keepdim=True)]
-
-
 IMAGES: Mapping[str, Kernel] = MappingProxyType(
     {
         "Conv": _conv,
         "ConvTranspose": _conv_transpose,
         "MaxPool": _max_pool,
         "AveragePool": _average_pool,
-        "GlobalAveragePool": _global_average,
-        "GlobalMaxPool": _global_max,
     }
 )

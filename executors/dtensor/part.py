@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.distributed import _functional_collectives as collectives
 
+from executors.device_algorithms.device import Backward
 from executors.dtensor.call import Call
 from executors.dtensor.grid import Grid
+from executors.dtensor.kernels import KERNELS
 from executors.dtensor.numbers import worked_in
 from executors.dtensor.split import Split
-from executors.spmd import Backward
 from ir.graph import Op, OpGraph, Tensor
 
 
@@ -88,6 +89,10 @@ class Part:
         layout = self.split.operands[index]
         return () if layout is None else tuple(a for d in dims for a in layout.dims[d])
 
+    def group_size(self, axes: Sequence[int]) -> int:
+        """Number of devices of a group."""
+        return self.grid.size(axes)
+
     def place(self, index: int, dim: int) -> Any:
         """Indices of a dimension of an operand that this device has."""
         layout = self.split.operands[index]
@@ -102,17 +107,44 @@ class Part:
         region = self.grid.region(self.dims(index), layout)[dim]
         return int(region[0]) if len(region) else 0
 
-    def call(self, op: Op | None = None, operands: Sequence[Any] | None = None) -> Call:
+    def result_place(self, index: int, dim: int) -> Any:
+        """Indices of a dimension of a result that this device makes."""
+        region = self.grid.region(self.results[index].dims, self.split.results[index])[dim]
+        return torch.as_tensor(region)
+
+    def leads(self, axes: Sequence[int]) -> bool:
+        """Whether this device is the first of its group."""
+        return all(self.grid.place[axis] == 0 for axis in axes)
+
+    def call(self, op: Op | None = None) -> Call:
         """The operator, or a variant of it, on this device's part."""
         return Call(
             op or self.op,
-            tuple(self.operands if operands is None else operands),
+            tuple(self.operands),
             tuple(
                 self.grid.local_dims(t.dims, layout)
                 for t, layout in zip(self.results, self.split.results, strict=True)
             ),
             tuple(worked_in(t.dtype, double=self.double) for t in self.results),
         )
+
+    def run(
+        self,
+        op: Op | None = None,
+        operands: Sequence[Any] | None = None,
+        result_dims: Sequence[tuple[int, ...]] | None = None,
+    ) -> list[Any]:
+        """Results of the operator, or of a variant, on this device's part.
+
+        Raises:
+            NotImplementedError: the kind is not written for torch.
+        """
+        call = self.call(op)
+        given = call.operands if operands is None else tuple(operands)
+        call = replace(call, operands=given, result_dims=tuple(result_dims or call.result_dims))
+        if call.op.kind not in KERNELS:
+            raise NotImplementedError(f"{call.op.kind} is not written for torch")
+        return KERNELS[call.op.kind](call)
 
     def all_reduce(
         self, tensor: Any, axes: Sequence[int], kind: str = "sum", backward: Backward = Backward.SUM

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import pipelining
 
-from executors.algorithms.losses import sums_losses
+from executors.device_algorithms.losses import sums_losses
 from executors.dtensor.module import Running
 from executors.dtensor.shared import SharedGradients
 from executors.dtensor.stages import Stage

@@ -33,6 +33,10 @@ class Library:
     """The integral of the normal distribution, as in GELU."""
     placed: Callable[[Array, Array, int], Array]
     """Values added to rows of zeros: value i to row `slots[i]` of `count`."""
+    of_places: Callable[[Array, Array], Array]
+    """Elements at some places of dimension 1; zero where there is no such place."""
+    converted: Callable[[Array, Any], Array] = lambda array, dtype: array.astype(dtype)
+    """The array in another element type, one of the library's or of numpy's."""
 
 
 @primitive  # type: ignore[misc, unused-ignore]
@@ -58,7 +62,14 @@ def _placed(values: Array, slots: Array, count: int) -> Array:
 
 defvjp(_placed, lambda _, __, slots, ___: lambda back: back[slots], argnums=(0,))
 
-AUTOGRAD = Library(anp, getval, _error_function, _placed)
+
+def summed_places(array: Array, places: Array) -> Array:
+    """Elements at some places of dimension 1 by a sum, which is split as the array is."""
+    every = np.arange(array.shape[1]).reshape((1, -1, *[1] * (array.ndim - 2)))
+    return np.sum(np.where(places[:, None] == every, array, 0.0), axis=1)
+
+
+AUTOGRAD = Library(anp, getval, _error_function, _placed, summed_places)
 _LIBRARY: ContextVar[Library] = ContextVar("array library", default=AUTOGRAD)
 
 
@@ -106,3 +117,13 @@ def error_function(array: Array) -> Array:
 def placed(values: Array, slots: Array, count: int) -> Array:
     """Values added to rows of zeros: value i to row `slots[i]` of `count`."""
     return _LIBRARY.get().placed(values, slots, count)
+
+
+def of_places(array: Array, places: Array) -> Array:
+    """Elements at some places of dimension 1; zero where there is no such place."""
+    return _LIBRARY.get().of_places(array, places)
+
+
+def converted(array: Array, dtype: Any) -> Array:
+    """The array in another element type, one of the library's or of numpy's."""
+    return _LIBRARY.get().converted(array, dtype)

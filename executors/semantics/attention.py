@@ -9,7 +9,7 @@ from types import MappingProxyType
 import onnx
 
 from executors.placement import Array
-from executors.semantics.arrays import constant, np
+from executors.semantics.arrays import constant, converted, np
 from executors.semantics.call import Call, Semantics
 from ir.ops.linear_attention import CHANNELS_LAST, KEY_HEADS
 
@@ -74,13 +74,13 @@ def _probabilities(scores: Array, bias: Array, precision: int) -> Array:
     """Softmax along the keys; a row that sees no key gives nothing."""
     work = scores + bias
     if precision:
-        work = work.astype(onnx.helper.tensor_dtype_to_np_dtype(precision))
+        work = converted(work, onnx.helper.tensor_dtype_to_np_dtype(precision))
     largest = np.max(constant(work), axis=-1, keepdims=True)
     powers = np.exp(work - np.where(np.isneginf(largest), 0.0, largest))
     total = np.sum(powers, axis=-1, keepdims=True)
     blind = np.isneginf(np.max(bias, axis=-1, keepdims=True))
     found = powers / np.where(constant(total) == 0, 1.0, total)
-    return np.where(blind, 0.0, found).astype(scores.dtype)
+    return converted(np.where(blind, 0.0, found), scores.dtype)
 
 
 def _attention(call: Call) -> list[Array]:
@@ -100,11 +100,11 @@ def _attention(call: Call) -> list[Array]:
     steps = [scores]
     cap = call.float("softcap", 0.0)
     scores = np.tanh(scores / cap) * cap if cap else scores
-    rows = np.arange(query.shape[2])
+    rows = call.int("first_row") + np.arange(query.shape[2])
     lengths = call[6] + call.int("length_offset") if call.has(6) else None
     bias = attention_bias(
         call[3] if call.has(3) else None,
-        rows_among_keys(rows, past, lengths, len(rows)),
+        rows_among_keys(rows, past, lengths, call.int("all_rows", len(rows))),
         key.shape[2],
         lengths,
         (call.int("left_window_size", -1), call.int("right_window_size", -1)),

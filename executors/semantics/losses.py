@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from executors.placement import Array
-from executors.semantics.arrays import constant, np
+from executors.semantics.arrays import constant, np, of_places
 from executors.semantics.call import Call, Semantics
 from ir.graph import Op
 from ir.ops.losses import CLASS_LOSSES, CROSS_ENTROPY
@@ -29,9 +29,7 @@ def of_targets(array: Array, targets: Array, first: int = 0) -> Array:
         targets: class of every row.
         first: number of the first class.
     """
-    places = np.arange(first, first + array.shape[1])
-    places = places.reshape((1, -1, *[1] * (array.ndim - 2)))
-    return np.sum(np.where(targets[:, None] == places, array, 0.0), axis=1)
+    return of_places(array, targets - first)
 
 
 def _loss(call: Call) -> list[Array]:

@@ -16,7 +16,7 @@ def along(vector: Array, dim: int, rank: int) -> Array:
     return np.reshape(vector, [-1 if d == dim else 1 for d in range(rank)])
 
 
-def _affine(call: Call, array: Array, dim: int | None) -> Array:
+def affine(call: Call, array: Array, dim: int | None) -> Array:
     """Times the scale, plus the bias; `dim` is that of their numbers where they are vectors."""
     for index, combine in ((1, np.multiply), (2, np.add)):
         if call.has(index):
@@ -37,10 +37,10 @@ def _layer_norm(call: Call) -> list[Array]:
     if call.op.kind == "LayerNormalization":
         mean, variance = _moments(data, dims)
         inverse = 1 / np.sqrt(variance + epsilon)
-        found = [_affine(call, (data - mean) * inverse, None), mean, inverse]
+        found = [affine(call, (data - mean) * inverse, None), mean, inverse]
     else:
         inverse = 1 / np.sqrt(np.mean(np.square(data), axis=dims, keepdims=True) + epsilon)
-        found = [_affine(call, data * inverse, None), inverse]
+        found = [affine(call, data * inverse, None), inverse]
     return found[: len(call.result_dims)]
 
 
@@ -48,9 +48,9 @@ def _batch_norm(call: Call) -> list[Array]:
     data, epsilon = call[0], call.float("epsilon", 1e-5)
     if not call.int("training", 1):
         mean, variance = along(call[3], 1, data.ndim), along(call[4], 1, data.ndim)
-        return [_affine(call, (data - mean) / np.sqrt(variance + epsilon), 1)]
+        return [affine(call, (data - mean) / np.sqrt(variance + epsilon), 1)]
     mean, variance = _moments(data, tuple(d for d in range(data.ndim) if d != 1))
-    found = [_affine(call, (data - mean) / np.sqrt(variance + epsilon), 1)]
+    found = [affine(call, (data - mean) / np.sqrt(variance + epsilon), 1)]
     if len(call.result_dims) > 1:
         kept = call.float("momentum", 0.9)
         for running, own in ((call[3], mean), (call[4], variance)):
@@ -62,7 +62,7 @@ def _instance_norm(call: Call) -> list[Array]:
     data = call[0]
     mean, variance = _moments(data, tuple(range(2, data.ndim)))
     normal = (data - mean) / np.sqrt(variance + call.float("epsilon", 1e-5))
-    return [_affine(call, normal, 1)]
+    return [affine(call, normal, 1)]
 
 
 def _group_norm(call: Call) -> list[Array]:
@@ -72,8 +72,8 @@ def _group_norm(call: Call) -> list[Array]:
     mean, variance = _moments(parts, (2,))
     out = (parts - mean) / np.sqrt(variance + call.float("epsilon", 1e-5))
     if call[1].shape[0] == groups:
-        return [np.reshape(_affine(call, out, 1), data.shape)]
-    return [_affine(call, np.reshape(out, data.shape), 1)]
+        return [np.reshape(affine(call, out, 1), data.shape)]
+    return [affine(call, np.reshape(out, data.shape), 1)]
 
 
 def _lp_norm(call: Call) -> list[Array]:

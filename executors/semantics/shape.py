@@ -78,7 +78,7 @@ def _trilu(call: Call) -> list[Array]:
     offset = int(constant(call[1])) if call.has(1) else call.int("k")
     rows, columns = np.indices(call[0].shape[-2:])
     kept = columns - rows >= offset if call.int("upper", 1) else columns - rows <= offset
-    return [anp.where(kept, call[0], np.zeros((), call[0].dtype))]
+    return [anp.where(kept, call[0], anp.zeros((), dtype=call[0].dtype))]
 
 
 def _slice(call: Call) -> list[Array]:
@@ -86,7 +86,9 @@ def _slice(call: Call) -> list[Array]:
     axes, starts, ends, steps = _bounds(call)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         last = None if step < 0 and end < -data.shape[axis] else end
-        data = _along(data, axis, slice(start, last, step))
+        part = slice(start, last, step)
+        if part.indices(data.shape[axis]) != (0, data.shape[axis], 1):
+            data = _along(data, axis, part)
     return [data]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from types import MappingProxyType
+from typing import TypeAlias
 
 from executors.placement import Array
-from executors.semantics.arrays import constant, np
+from executors.semantics.arrays import constant, converted, np
 from executors.semantics.call import Call, Semantics
 from ir.ops.reduction import PLACES, SCANS, SOFTMAXES
 
@@ -16,7 +18,7 @@ def largest(array: Array, dims: tuple[int, ...]) -> Array:
     plain = constant(array)
     if all(plain.shape[d] for d in dims):
         return np.max(plain, axis=dims, keepdims=True)
-    return np.full([1 if i in dims else d for i, d in enumerate(plain.shape)], -np.inf)
+    return np.sum(plain, axis=dims, keepdims=True) - np.inf
 
 
 def _log_sum_exp(array: Array, axis: tuple[int, ...], *, keepdims: bool) -> Array:
@@ -26,17 +28,30 @@ def _log_sum_exp(array: Array, axis: tuple[int, ...], *, keepdims: bool) -> Arra
     return found if keepdims else np.reshape(found, kept)
 
 
-REDUCED: Mapping[str, tuple[Callable[..., Array], Callable[..., Array], Callable[..., Array]]] = (
-    MappingProxyType(
-        {
-            "ReduceProd": (np.prod, np.multiply, lambda x: x),
-            "ReduceL1": (lambda x, **k: np.sum(np.abs(x), **k), np.add, lambda x: x),
-            "ReduceL2": (lambda x, **k: np.sum(np.square(x), **k), np.add, np.sqrt),
-            "ReduceSumSquare": (lambda x, **k: np.sum(np.square(x), **k), np.add, lambda x: x),
-            "ReduceLogSum": (np.sum, np.add, np.log),
-            "ReduceLogSumExp": (_log_sum_exp, np.logaddexp, lambda x: x),
-        }
-    )
+class Combine(Enum):
+    """How the results of parts become that of the whole."""
+
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+    PRODUCT = "product"
+    LOG_SUM_EXP = "logarithm of the sum of exponentials"
+
+
+def _same(array: Array) -> Array:
+    return array
+
+
+Reduced: TypeAlias = tuple[Callable[..., Array], Combine, Callable[[Array], Array]]
+REDUCED: Mapping[str, Reduced] = MappingProxyType(
+    {
+        "ReduceProd": (np.prod, Combine.PRODUCT, _same),
+        "ReduceL1": (lambda x, **k: np.sum(np.abs(x), **k), Combine.SUM, _same),
+        "ReduceL2": (lambda x, **k: np.sum(np.square(x), **k), Combine.SUM, np.sqrt),
+        "ReduceSumSquare": (lambda x, **k: np.sum(np.square(x), **k), Combine.SUM, _same),
+        "ReduceLogSum": (np.sum, Combine.SUM, np.log),
+        "ReduceLogSumExp": (_log_sum_exp, Combine.LOG_SUM_EXP, _same),
+    }
 )
 """On the part of a device, between devices, and at the end."""
 _PLAIN: Mapping[str, Callable[..., Array]] = MappingProxyType(
@@ -98,7 +113,7 @@ def _top_k(call: Call) -> list[Array]:
         for dim, n in enumerate(chosen)
     ]
     places[axis] = index
-    return [data[tuple(places)], index.astype(np.int64)][: len(call.result_dims)]
+    return [data[tuple(places)], converted(index, np.int64)][: len(call.result_dims)]
 
 
 def _scan(call: Call) -> list[Array]:

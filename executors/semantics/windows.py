@@ -37,12 +37,14 @@ class Windows:
     @property
     def inside(self) -> Array:
         """Which of these lie in the image."""
-        return (self.places >= 0) & (self.places < self.size)
+        places = self.places
+        return (places >= 0) & (places < self.size)
 
     @property
     def padded(self) -> Array:
         """Which of these lie in the image or in its padding."""
-        return (self.places >= -self.before) & (self.places < self.size + self.after)
+        places = self.places
+        return (places >= -self.before) & (places < self.size + self.after)
 
     @property
     def selection(self) -> Array:
@@ -86,8 +88,9 @@ def gathered(image: Array, windows: list[Windows], outside: float = 0.0) -> Arra
         axis = 2 + 2 * number
         seen = np.clip(each.places, 0, max(each.size - 1, 0))
         found = found[(*(slice(None),) * axis, seen)]
-        shape = (*each.inside.shape, *(1,) * (rank - 1 - number))
-        found = np.where(np.reshape(each.inside, shape), found, outside)
+        inside = each.inside
+        shape = (*inside.shape, *(1,) * (rank - 1 - number))
+        found = np.where(np.reshape(inside, shape), found, outside)
     return np.transpose(found, (0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 2 + 2 * rank, 2)))
 
 

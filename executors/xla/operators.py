@@ -13,7 +13,7 @@ import numpy as np
 from executors.evaluation import Evaluator
 from executors.placement import Array
 from executors.semantics import SEMANTICS
-from executors.semantics.arrays import Library, computing_with
+from executors.semantics.arrays import Library, computing_with, summed_places
 from executors.semantics.call import Call, NotRunError
 from executors.xla.kinds import KINDS
 from executors.xla.views import VIEWS, View, view_of, viewed
@@ -31,7 +31,7 @@ def _placed(values: Any, slots: Any, count: int) -> Any:
     return out.at[slots].add(values)
 
 
-JAX = Library(jnp, _constant, jax.scipy.special.erf, _placed)
+JAX = Library(jnp, _constant, jax.scipy.special.erf, _placed, summed_places)
 
 
 _NARROW: Mapping[str, str] = MappingProxyType(

@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from ir.ops.registry import Engine, Needs, OpView, operator, show
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
+HEAD_COUNTS = {
+    "Attention": ((0, "q_num_heads"), (1, "kv_num_heads")),
+    "PackedMultiHeadAttention": ((0, "num_heads"),),
+}
+"""By kind, operands that may have heads in the width and the attributes that count them."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Space:

@@ -19,6 +19,11 @@ KEY_HEADS = "k_num_heads"
 """Attribute of LinearAttention, beside those of ONNX: heads of queries and keys where several heads
 of values, `kv_num_heads` in all, share one of them, as in Mamba-2 and gated delta nets."""
 
+LINEAR_HEAD_COUNTS = {
+    "LinearAttention": ((0, "q_num_heads"), (1, KEY_HEADS), (2, "kv_num_heads")),
+}
+"""By kind, operands with heads in the width and the attributes that count them."""
+
 CHANNELS_LAST = "channels_last"
 """Attribute of CausalConvWithState, beside those of ONNX: data is `batch, rows, channels`, as the
 kernels of Mamba read it without a transposition. What is handed on stays as ONNX has it."""

@@ -127,8 +127,6 @@ _RULES: tuple[tuple[str, RuleFunction, tuple[int, ...], tuple[int, ...]], ...] =
 
 LAYER_NORMS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
 """Over the dimensions from an axis on, with a scale for each place."""
-RMS_NORMS = LAYER_NORMS[1:]
-"""Of these what divides by the mean square alone."""
 
 for _kind, _rule, _weights, _buffers in _RULES:
     enter(

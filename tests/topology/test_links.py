@@ -13,8 +13,27 @@ from topology.catalogue import named_machine
 from topology.link_graph import Flows, LinkGraph, Pattern
 
 
+def name_of(graph: LinkGraph, capacity: int) -> str:
+    """What one entry of the vector of capacities is, for people."""
+    if capacity >= graph.links:
+        server = int(np.searchsorted(graph.resource_base, capacity, side="right")) - 1
+        kind = graph.kinds[int(graph.kind_of_server[server])]
+        resource = kind.resources[capacity - int(graph.resource_base[server])]
+        return f"server {server}: {resource.name}"
+    inside = int(graph.link_base[-1]) + len(graph.kinds[int(graph.kind_of_server[-1])].links)
+    if capacity >= inside:
+        starts = [fabric.first_link for fabric in graph.fabrics]
+        fabric = graph.fabrics[int(np.searchsorted(starts, capacity, side="right")) - 1]
+        return f"fabric {fabric.name}: link {capacity - fabric.first_link}"
+    server = int(np.searchsorted(graph.link_base, capacity, side="right")) - 1
+    kind = graph.kinds[int(graph.kind_of_server[server])]
+    link = kind.links[capacity - int(graph.link_base[server])]
+    ends = f"{kind.nodes[link.source].name} -> {kind.nodes[link.target].name}"
+    return f"server {server}: {link.kind} {ends}"
+
+
 def names(graph: LinkGraph, flows: Flows, flow: int) -> list[str]:
-    return [graph.name_of(int(each)) for each in flows.of(flow)]
+    return [name_of(graph, int(each)) for each in flows.of(flow)]
 
 
 def fair_seconds(graph: LinkGraph, flows: Flows, nbytes: float) -> float:

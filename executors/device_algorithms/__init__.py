@@ -1,0 +1,36 @@
+"""Operators of which a device needs what others have: one algorithm for one device.
+
+It is the same for every array library: `executors.semantics.arrays` says which one computes. What a
+device sends is yielded; who runs the algorithm carries it and sends back what arrives. The numpy
+executor runs those of all devices in step, torch runs one in each process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from executors.device_algorithms.attention import ATTENTION
+from executors.device_algorithms.device import DeviceAlgorithm
+from executors.device_algorithms.experts import EXPERTS
+from executors.device_algorithms.indexing import INDEXING
+from executors.device_algorithms.losses import LOSSES
+from executors.device_algorithms.normalisations import NORMALISATIONS
+from executors.device_algorithms.quantised import QUANTISED
+from executors.device_algorithms.recurrent import RECURRENT
+from executors.device_algorithms.statistics import STATISTICS
+
+__all__ = ["DEVICE_ALGORITHMS"]
+
+DEVICE_ALGORITHMS: Mapping[str, DeviceAlgorithm] = MappingProxyType(
+    {
+        **ATTENTION,
+        **EXPERTS,
+        **INDEXING,
+        **LOSSES,
+        **NORMALISATIONS,
+        **QUANTISED,
+        **RECURRENT,
+        **STATISTICS,
+    }
+)
