@@ -30,7 +30,8 @@ class Effects:
     """Overlap, contention and fusion; `Effects.none()` gives the sum of all times."""
 
     overlap: bool = True
-    """Communication runs on streams of its own; else everything of a device runs in one line."""
+    """Messages of parameters and between stages run on streams of their own, and of those of
+    activations the share that the software hides; else everything of a device runs in one line."""
 
     contention: Contention = Contention.FAIR
     """Of transfers that cross the same links."""

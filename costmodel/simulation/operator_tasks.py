@@ -1,7 +1,9 @@
 """The operators and messages of a plan as tasks, one by one, on a device that stands for all.
 
 It computes on one stream and has one stream for each group of ranks that it communicates in, as
-frameworks do.
+frameworks do. Messages of activations run in line with the kernels where the plan counts them so:
+no more of them hides than the software profile says, whatever branches the network has.
+Source: PyTorch, `torch/distributed/tensor/_redistribute.py`, which waits for each collective.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from costmodel.plan_overlap import hides, software_of
+from costmodel.plan_overlap import has_overlap, hides, software_of
 from costmodel.simulation.effects import Contention
 from costmodel.simulation.gathering import Gathers
 from costmodel.simulation.plan_index import BESIDE, PlanIndex, Unit, bucketed
@@ -45,6 +47,8 @@ class OperatorTasks:
     ports: Ports = field(init=False)
     axes: dict[str, int] = field(init=False)
     software: SoftwareProfile = field(init=False)
+    in_line: bool = field(init=False)
+    """Whether messages of activations take their turn among the kernels."""
     streams: dict[tuple[frozenset[str], bool], int] = field(default_factory=dict)
     """By the axes of a group, and whether its messages travel beside computation."""
     ready: dict[str, Tasks] = field(default_factory=dict)
@@ -72,6 +76,7 @@ class OperatorTasks:
     def __post_init__(self) -> None:
         self.index = PlanIndex(self.plan)
         self.software = software_of(self.plan)
+        self.in_line = has_overlap(self.plan)
         self.axes = {name: i for i, (name, _, _) in enumerate(self.plan.mesh)}
         mesh = Mesh(tuple(MeshAxis(*axis) for axis in self.plan.mesh))
         self.ports = Ports(self.device, Cluster.from_dict(self.plan.cluster), mesh)
@@ -105,7 +110,7 @@ class OperatorTasks:
             after: what tensors that come in wait for, and all kernels.
         """
         for name in (t.name for t in self.plan.tensors if t.role in {"input", "parameter"}):
-            self._shared(name)
+            self._shared(name, after)
         for operator in self.plan.operators:
             self._forward(operator, after)
         for name in leaving:
@@ -213,6 +218,8 @@ class OperatorTasks:
     def _stream(self, item: PlannedCollective) -> int:
         if not self.device.effects.overlap or (item.operator, item.operand) in self.round:
             return self.device.compute
+        if self.in_line and item.cause not in BESIDE:
+            return self.device.compute
         key = frozenset(item.axes), item.cause in BESIDE
         if key not in self.streams:
             names = "*".join(sorted(key[0], key=self.axes.__getitem__))
@@ -239,9 +246,14 @@ class OperatorTasks:
 
     # Forward
 
-    def _shared(self, name: str) -> None:
-        """What brings a tensor into the layout that its readers have in common."""
-        needs = self.ready.get(name, frozenset())
+    def _shared(self, name: str, after: Tasks = frozenset()) -> None:
+        """What brings a tensor into the layout that its readers have in common.
+
+        Args:
+            name: of the tensor.
+            after: what one that nobody makes waits for.
+        """
+        needs = self.ready.get(name, after)
         self.ready[name] = self._chain(self.index.messages(Cause.FORWARD, name), needs)
 
     def _forward(self, operator: PlannedOperator, after: Tasks) -> None:

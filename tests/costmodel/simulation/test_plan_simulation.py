@@ -21,6 +21,7 @@ from importers.onnx import import_onnx
 from importers.sizes import published, with_sizes
 from ir.graph import OpGraph
 from ir.plan import Plan
+from ir.plan_enums import Cause
 from planner.repricing.other_machine import repriced
 from planner.request import SearchRequest
 from planner.search import search
@@ -50,6 +51,7 @@ GRAPHS = {
 }
 SLOW = ("traced step", "mindspore")
 """Takes long to plan."""
+ACTIVATIONS = {Cause.FORWARD, Cause.ACTIVATION_GRADIENT, Cause.INSIDE}
 BATCH = {"transformer": 16, "experts": 16, "convolutions": 256, "tables": 4096}
 
 
@@ -70,6 +72,16 @@ def plan_of(
         limit = plan.estimate.peak_memory_bytes * share
         plan = search(GRAPHS[name](), cluster, replace(request, memory_limit_bytes=limit))
     return plan
+
+
+def test_no_more_of_the_activations_hides_than_the_software_says() -> None:
+    """Branches of experts may run beside the messages of others; frameworks wait for them."""
+    plan = plan_of("experts")
+    own = [i for i in simulate_plan(plan, OVERLAP).account.communication if i.cause in ACTIVATIONS]
+    told_s = sum(i.time_s for i in plan.collectives if i.cause in ACTIVATIONS)
+    assert told_s > 0.05 * plan.estimate.step_time_s
+    assert sum(i.hidden_s for i in own) == pytest.approx(0.0, abs=1e-12)
+    assert sum(i.exposed_s for i in own) == pytest.approx(told_s)
 
 
 def faster(plan: Plan, **factors: float) -> Plan:
