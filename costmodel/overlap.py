@@ -186,19 +186,6 @@ class StepForm:
         out[:, COMPUTE] = 1.0
         return out
 
-    def on_the_longer(self, loads: FloatArray) -> FloatArray:
-        """The same with the host in place of compute where it does more; shape as there.
-
-        Args:
-            loads: of a layer, shape (columns,).
-        """
-        out = self.all_on_compute()
-        if self.has_host:
-            each = self.windows_s(loads)
-            by_host = each[:, -1] > each[:, COMPUTE]
-            out[by_host] = np.eye(self.resources)[-1]
-        return out
-
     def weights(self, prices: FloatArray) -> FloatArray:
         """What each load counts under prices, shape (columns,).
 

@@ -294,24 +294,6 @@ class Problem:
         free = self.overlap.form.all_on_compute()
         return self.at_prices([free] * self.overlap.count)
 
-    def at_least(self, choice: Sequence[int]) -> Problem:
-        """The same sum with the host in place of compute in layers where a choice waits for it: a
-        bound too, and higher where small operators do. Layers that load alike at least are of one
-        kind, so that equal layers count alike.
-        """
-        if self.overlap is None or not self.overlap.form.has_host:
-            return self.with_all_hidden()
-        least = np.zeros((self.overlap.count, self.overlap.form.loads.count))
-        for layer, table in zip(self.overlap.layer_of, self.node_table_of, strict=True):
-            loads = self.node_tables[table].loads
-            if loads is not None:
-                least[layer] += loads.min(axis=1, initial=math.inf)
-        kinds: dict[bytes, FloatArray] = {}
-        for own, loads in zip(least, self.loads(choice), strict=True):
-            kinds[own.tobytes()] = kinds.get(own.tobytes(), 0.0) + loads
-        prices = {kind: self.overlap.form.on_the_longer(own) for kind, own in kinds.items()}
-        return self.at_prices([prices[own.tobytes()] for own in least])
-
     def memory_profile(self, choice: Sequence[int]) -> FloatArray:
         """Bytes in use at each time point, shape (T,)."""
         held = list(_held(self, choice))

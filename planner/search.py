@@ -107,7 +107,7 @@ def _faster(
     as_one, free = map(format_seconds, (whole.plan.estimate.step_time_s, whole.free_s))
     report(f"the whole batch takes {as_one}, {free} with more memory: micro-batches are tried")
     try:
-        found = plan_pipeline(graph, cluster, asked, report, one_batch=whole.plan)
+        found = plan_pipeline(graph, cluster, asked, report, one_batch=whole)
     except (RequestError, BatchError):
         return whole.plan
     if found.pipeline.is_single:

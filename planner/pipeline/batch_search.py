@@ -231,10 +231,10 @@ class BatchSearch:
         free_s = min(free.free_s, free.solution.bound_s)
         return Outcome(lowered, replace(tight, bound_s=bound_s), free_s)
 
-    def in_parts(self, found: Outcome) -> Outcome:
+    def in_parts(self, found: Outcome) -> tuple[Outcome, float]:
         """The answer on the same mesh with optimizer states in parts (ZeRO 1 and 2), if it fits
         and is worth it; else what was found, and what they promise with memory enough. What memory
-        limits is left to the search of micro-batches.
+        limits is left to the search of micro-batches. Then seconds that no step takes less than.
         """
         self.report("the same with ZeRO")
         self.states = StateOptions(self.request.zero)
@@ -242,9 +242,9 @@ class BatchSearch:
         best = self._within_buffers(free) if free.fits else free
         faster = best.solution.cost_s < found.solution.cost_s * (1 - PROMISED)
         if best.fits and (faster or not found.fits):
-            return best
+            return best, free.solution.bound_s
         short = math.inf if free.fits else free.solution.bound_s
-        return replace(found, free_s=min(found.free_s, short))
+        return replace(found, free_s=min(found.free_s, short)), free.solution.bound_s
 
     def in_time(self, found: Outcome) -> tuple[Outcome, list[Outcome]]:
         """What was found at another cost, in seconds, and the fastest plans beside it.

@@ -23,6 +23,7 @@ from planner.pipeline.prices import (
 from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration
 from planner.problem import Problem
+from planner.solvers.bounding_sums import bounding_sums
 
 PRICE_STEPS = 5
 """Prices tried where the fastest layouts of a shape do not fit."""
@@ -47,6 +48,8 @@ class IntervalTables:
         self.slack_s = 0.0
         self.time_s = 0.0
         self._unit = 0.0
+        self._free: tuple[int, ...] = ()
+        """The choice of `free`, once it is known."""
         self.weight = 1 + (self.shape.micro_batches - 1) / self.shape.stages
         """Of the time of a micro-batch in an even pipeline: what is paid once in a step counts
         there by its part of that."""
@@ -62,7 +65,9 @@ class IntervalTables:
 
     def free(self) -> IntervalCosts:
         """The fastest, memory left aside."""
-        return self._solved(self._at(again=self._always, recompute=False))
+        lowered = self._at(again=self._always, recompute=False)
+        self._free = self._fastest(lowered.problem)
+        return self.pricer.costs(lowered, self._free)
 
     def least(self) -> IntervalCosts:
         """The same where nothing else is paid for either."""
@@ -95,17 +100,17 @@ class IntervalTables:
             yield price_s, self._least(offered)
 
     def _least(self, lowered: Lowered) -> IntervalCosts:
-        """What intervals take at least: where time overlaps, with all hidden that may be, or with
-        the host in place of compute where it takes longer.
-        """
-        problem = lowered.problem
-        hidden = replace(lowered, problem=problem.with_all_hidden())
-        choice = self._fastest(hidden.problem)
-        found = self.pricer.costs(hidden, choice)
-        if problem.overlap is None or not problem.overlap.form.has_host:
-            return found
-        by_host = self._solved(replace(lowered, problem=problem.at_least(choice)))
-        return replace(found, time_s=np.maximum(found.time_s, by_host.time_s))
+        """What intervals take at least: the most of some sums that bound them."""
+        known = [self._free] if self._free and not self.follows else []
+        found: IntervalCosts | None = None
+        for sums, choice in bounding_sums(lowered.problem, self._fastest, known):
+            own = self.pricer.costs(replace(lowered, problem=sums), choice)
+            if found is not None:
+                own = replace(found, time_s=np.maximum(found.time_s, own.time_s))
+            found = own
+        if found is None:
+            raise RuntimeError("a problem has a sum that bounds it")
+        return found
 
     def _solved(self, lowered: Lowered) -> IntervalCosts:
         return self.pricer.costs(lowered, self._fastest(lowered.problem))

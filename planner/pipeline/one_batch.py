@@ -52,6 +52,9 @@ class BatchAnswer(NamedTuple):
     free_s: float
     """Seconds that a step takes at least with memory enough; infinite where memory is not short,
     or the plan is not meant to be the fastest."""
+    least_s: float = 0.0
+    """Seconds that no step of one batch on this mesh takes less than, whatever ZeRO it has; 0 where
+    that is not known."""
 
 
 def search_batch(
@@ -111,8 +114,9 @@ def batch_answer(
         plan = _plan(in_time, fastest, request, notes, priced)
         bounds_s = [o.solution.bound_s for o in outcomes]
         return BatchAnswer(with_objective(plan, request.cost, best.solution, bounds_s), math.inf)
+    least_s = 0.0
     if request.leaves_all and request.training and not search.interrupted:
-        in_parts = search.in_parts(best)
+        in_parts, least_s = search.in_parts(best)
         outcomes = outcomes if in_parts.lowered is best.lowered else [in_parts]
         best = in_parts
     priced = ()
@@ -127,7 +131,7 @@ def batch_answer(
     plan = _plan(best, outcomes, request, notes, priced)
     bound_s = min(o.solution.bound_s for o in outcomes)
     plan = search.soft.noted(plan, best.lowered, best.choice, bound_s)
-    return BatchAnswer(plan, best.free_s)
+    return BatchAnswer(plan, best.free_s, least_s)
 
 
 def _plan(

@@ -32,7 +32,7 @@ from planner.pipeline.objectives import (
     objective_note,
     objective_of,
 )
-from planner.pipeline.one_batch import search_batch
+from planner.pipeline.one_batch import BatchAnswer, batch_answer
 from planner.pipeline.preparation import check_pipeline_request, dialect_for
 from planner.pipeline.search_state import PipelineSearch, Report
 from planner.pipeline.soft_trade_off import soft_notes
@@ -90,8 +90,7 @@ def plan_pipeline(
     report: Report = lambda _: None,
     *,
     tries_one_batch: bool = True,
-    one_batch: Plan | None = None,
-    stages_save: float | None = None,
+    one_batch: BatchAnswer | None = None,
     any_will_do: bool = False,
 ) -> Plan:
     """The same without a look for remedies where nothing fits.
@@ -103,8 +102,6 @@ def plan_pipeline(
         report: receives progress.
         tries_one_batch: a step may be one micro-batch: the batch may fit as one.
         one_batch: the plan of that, where it is known; it is the answer unless another is faster.
-        stages_save: share of the step of `one_batch` that stages must promise by their bound to be
-            looked at, and then they alone; None for steps of one stage too.
         any_will_do: the first plan that is found to fit is enough.
 
     Raises:
@@ -117,9 +114,7 @@ def plan_pipeline(
 
     def fastest(asked: SearchRequest) -> Plan:
         search = PipelineSearch(graph, cluster, asked, any_will_do)
-        return _Search(
-            search, report, one_batch, stages_save, tries_one_batch=tries_one_batch
-        ).plan()
+        return _Search(search, report, one_batch, tries_one_batch=tries_one_batch).plan()
 
     if request.cost == MEMORY and not any_will_do:
         return least_memory(request, fastest)
@@ -131,8 +126,7 @@ class _Search:
         self,
         task: PipelineSearch,
         report: Report,
-        one_batch: Plan | None,
-        stages_save: float | None,
+        one_batch: BatchAnswer | None,
         *,
         tries_one_batch: bool,
     ) -> None:
@@ -140,7 +134,8 @@ class _Search:
         self.tried: set[Configuration] = set()
         self.fitting: list[Draft] = []
         self.searched: list[Lowered] = []
-        self.one_batch, self.stages_save = one_batch, stages_save
+        self.one_batch = None if one_batch is None else one_batch.plan
+        self.one_batch_least_s = 0.0 if one_batch is None else self._least_of(one_batch)
         self.is_one_batch_known = one_batch is not None
         self.refused: Solved | None = None
 
@@ -159,6 +154,8 @@ class _Search:
         bounds = NetworkBounds(self.task)
         if Configuration(1, self.task.batch, 1) in shapes and not self.task.is_whole_far_beyond:
             self._find_one_batch()
+        if self.one_batch_least_s:
+            bounds.known_s[Configuration(1, self.task.batch, 1)] = self.one_batch_least_s
         bound_s = min(self._equal(shapes, bounds), self._unequal(bounds))
         best = self._best(bound_s)
         context = context_notes(
@@ -167,8 +164,6 @@ class _Search:
         return replace(best, notes=(*best.notes, *said, *context))
 
     def _is_looked_at(self, shape: Configuration) -> bool:
-        if self.stages_save is not None:
-            return shape.stages > 1
         return self.tries_one_batch or shape.micro_batches > 1
 
     def _equal(self, shapes: Sequence[Configuration], bounds: NetworkBounds) -> float:
@@ -192,7 +187,7 @@ class _Search:
             best = search.one_stage()
             if best is not None:
                 self._solve([best])
-        search.least_s = min(search.least_s, self._least_s() * (1 - (self.stages_save or 0.0)))
+        search.least_s = min(search.least_s, self._least_s())
         return len(self.tried)
 
     def _unequal(self, bounds: NetworkBounds) -> float:
@@ -282,17 +277,28 @@ class _Search:
         task = self.task
         if not self.is_one_batch_known and task.request.is_open and task.all_can_stay:
             self.is_one_batch_known = True
-            self.one_batch = self._one_batch_plan()
+            answer = self._one_batch_answer()
+            if answer is not None:
+                self.one_batch = answer.plan
+                self.one_batch_least_s = self._least_of(answer)
 
-    def _one_batch_plan(self) -> Plan | None:
+    def _one_batch_answer(self) -> BatchAnswer | None:
         """The plan of one batch on one mesh, as it is found without a global batch."""
         task = self.task
         asked = replace(task.request, batch=task.batch, time_limit_s=task.deadline.left_s)
         try:
-            found = search_batch(task.source, task.cluster, asked, self.report)
+            found = batch_answer(task.source, task.cluster, asked, self.report)
         except InfeasibleError:
             return None
-        return found if self.task.soft.keeps_changes(found) else None
+        return found if self.task.soft.keeps_changes(found.plan) else None
+
+    def _least_of(self, answer: BatchAnswer) -> float:
+        """What a step of one batch takes at least on the mesh of a pipeline's one stage; 0 where
+        the answer is on another one.
+        """
+        mesh = self.task.stage_machine(Configuration(1, self.task.batch, 1))[1]
+        same = answer.plan.mesh == tuple((a.name, a.size, a.tier) for a in mesh.axes)
+        return answer.least_s if same and self.task.soft.is_empty else 0.0
 
     def _nothing(self, refused: Solved | None) -> Exception:
         if refused is None and self.task.request.stage_meshes == "any":

@@ -81,11 +81,19 @@ def configurations_of(
     every = [
         Configuration(p, b, batch // b, chunks)
         for p in stages
-        for b in micro
+        for b in _filling(micro, batch, p)
         for chunks in _chunks(request)
         if _takes_turns(p, batch // b, chunks, segments)
     ]
     return tuple(every) if every else _no_turns(request, stages, segments)
+
+
+def _filling(sizes: Sequence[int], batch: int, stages: int) -> Sequence[int]:
+    """Sizes of micro-batch that give every stage one; all where none of them does.
+
+    Source: PyTorch's `Schedule1F1B` and MindSpore's pipelines refuse fewer micro-batches.
+    """
+    return [size for size in sizes if batch // size >= stages] or sizes
 
 
 def _micro_batches(request: SearchRequest, batch: int) -> list[int]:

@@ -133,7 +133,7 @@ class _PriceSearch:
             each = np.ascontiguousarray(loads[:, layer])
             key = each.tobytes()
             if key not in known:
-                known[key] = _best_prices(form, each)
+                known[key] = best_prices(form, each)
             pairs.append(known[key])
         return math.fsum(most for most, _ in pairs), [prices for _, prices in pairs]
 
@@ -179,7 +179,7 @@ class _PriceSearch:
         return replace(self.best, bound_s=bound_s, proof="optimal" if optimal else "bounded")
 
 
-def _best_prices(form: StepForm, loads: FloatArray) -> tuple[float, FloatArray]:
+def best_prices(form: StepForm, loads: FloatArray) -> tuple[float, FloatArray]:
     """The highest point under the cuts of some choices.
 
     Args:

@@ -19,6 +19,7 @@ from planner.problem import Problem
 from planner.reduction.restriction import restricted
 from planner.request import SearchRequest
 from planner.solvers import Budget, solver_by_name
+from planner.solvers.bounding_sums import bounding_sums
 from tests.builders import mlp
 from topology.catalogue import named_cluster
 
@@ -70,9 +71,13 @@ def test_no_bound_is_above_the_step_of_any_plan(target: str, name: str, seed: in
     assert overlap is not None
     rng, form = np.random.default_rng(seed), overlap.form
     shape = (overlap.count, len(form.windows))
+
+    def some(_: Problem) -> tuple[int, ...]:
+        return tuple(int(rng.integers(n)) for n in problem.sizes)
+
     priced = [
         problem.with_all_hidden(),
-        *(problem.at_least([int(rng.integers(n)) for n in problem.sizes]) for _ in range(3)),
+        *(sums for sums, _ in bounding_sums(problem, some)),
         problem.at_prices(list(rng.dirichlet(np.ones(form.resources), size=shape))),
     ]
     every = list(itertools.product(*map(range, problem.sizes)))

@@ -25,7 +25,6 @@ import numpy as np
 
 from costmodel.schedules.closed_form import even_step_s
 from costmodel.schedules.in_flight import in_flight_counts
-from planner.lowering.lowered import Lowered
 from planner.lowering.pieces import pieces_of
 from planner.pipeline.bounds.configurations import entry_s
 from planner.pipeline.bounds.whole_network import PieceBytes, Price, WholeNetwork
@@ -141,6 +140,8 @@ class NetworkBounds:
     _held: dict[Configuration, PieceBytes] = field(default_factory=dict)
     _tight: dict[tuple[int, int], float] = field(default_factory=dict)
     """By stages and size of micro-batch what the network takes on them within the memory."""
+    known_s: dict[Configuration, float] = field(default_factory=dict)
+    """What others have shown a step of some shapes to take at least."""
 
     def of(self, shape: Configuration) -> float:
         """Seconds that a step takes at least: that of all computation divided by all devices, or of
@@ -158,7 +159,8 @@ class NetworkBounds:
         sends_s = self._sends_s(shape)
         shared_s = max(tight_s, *(total.shared_s for total in totals))
         steady_s = max(total.steady_s for total in totals)
-        return even_step_s(shared_s + sends_s, steady_s + sends_s, shape)
+        found = even_step_s(shared_s + sends_s, steady_s + sends_s, shape)
+        return max(found, self.known_s.get(shape, 0.0))
 
     def of_unequal(self, micro_batch: int, micro_batches: int, largest: int) -> float:
         """The same of stages that differ in their devices, none of which has more than so many."""
@@ -190,9 +192,9 @@ class NetworkBounds:
         shape = shapes[0]
         cluster, mesh = self.task.stage_machine(shape)
         whole, steady = self._wholes(shape, cluster, mesh)
-        total_s, held = whole.free()
-        total = _Total(total_s, total_s if steady is None else steady.free()[0])
-        self._held[shape] = held
+        total_s = whole.free_s
+        total = _Total(total_s, total_s if steady is None else steady.free_s)
+        self._held[shape] = whole.held
         self._totals.setdefault(shape.stages, {})[shape.micro_batch] = total
         self.work += sum(whole.lowered.problem.sizes)
         limit = self.task.limit_bytes
@@ -203,7 +205,7 @@ class NetworkBounds:
                 return whole.least_s(price) - price.limit * limit
 
             unit = total_s / (limit * shape.stages)
-            tight_s = best_bound(within_s, least_kept(shapes), unit, held, limit)
+            tight_s = best_bound(within_s, least_kept(shapes), unit, whole.held, limit)
             self._tight[shape.stages, shape.micro_batch] = tight_s
 
     def likely_micro_batch(self, shapes: Sequence[Configuration]) -> tuple[int, ...]:
@@ -226,7 +228,7 @@ class NetworkBounds:
             if one is not None:
                 shape, mesh = Configuration(1, self.task.batch, 1), self.task.dialect.meshes(one)[0]
                 whole, steady = self._wholes(shape, one, mesh)
-                found = _Total(whole.free()[0], (steady or whole).free()[0])
+                found = _Total(whole.free_s, (steady or whole).free_s)
                 self._sample_s = found.times(1 / self.task.batch)
         return self._sample_s
 
@@ -253,13 +255,8 @@ class NetworkBounds:
             recompute=self.task.request.recompute in SELECTIVE,
         )
         shared = self.task.lowered(pieces, setting, micro)
-        whole = self._at_least(shared, spare, len(spans))
+        whole = WholeNetwork.of(self.task, shared, spare, len(spans))
         if is_whole:
             return whole, None
         steady = self.task.lowered(pieces, replace(setting, steady=True), micro, shared.basis)
-        return whole, self._at_least(steady, spare, len(spans))
-
-    def _at_least(self, lowered: Lowered, spare: int, pieces: int) -> WholeNetwork:
-        """With everything hidden that may be."""
-        own = replace(lowered, problem=lowered.problem.with_all_hidden())
-        return WholeNetwork(self.task, own, spare, pieces, lowered.problem)
+        return whole, WholeNetwork.of(self.task, steady, spare, len(spans))

@@ -137,6 +137,8 @@ class ConfigurationSearch:
         self.work += work
         if group.stages == 1 and self._repeats(group):
             found = [self._bounded(item) for item in found]
+        known_s = self.bounds.known_s
+        found = [replace(p, bound_s=max(p.bound_s, known_s.get(p.shape, 0.0))) for p in found]
         for item in found:
             self.report(
                 f"{item.shape}: at least {item.bound_s:.6g} s, expected {item.expected_s:.6g} s"

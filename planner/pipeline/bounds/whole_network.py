@@ -14,6 +14,7 @@ from planner.pipeline.chain import FloatArray
 from planner.pipeline.prices import kept_pairs, piece_times
 from planner.pipeline.search_state import PipelineSearch
 from planner.problem import EdgeTable, NodeTable, Problem, tables_of
+from planner.solvers.bounding_sums import bounding_sums
 
 WHOLE = frozenset({"auto", "full"})
 """Requests by which blocks are computed again."""
@@ -45,36 +46,66 @@ class WholeNetwork:
 
     task: PipelineSearch
     lowered: Lowered
+    """The sum that bounds it."""
     spare: int
     """Periods that stand there no more."""
-    pieces: int
-    overlapped: Problem
-    """Of which `lowered` is the bound with all hidden that may be."""
+    free_s: float
+    """Seconds of a micro-batch at least, memory left aside."""
+    held: PieceBytes
+    """What is held at that."""
 
-    def free(self) -> tuple[float, PieceBytes]:
-        """Seconds of a micro-batch at least, memory left aside, and what then is held."""
-        nothing = Price(0.0, 0.0, 0.0)
-        free_s, choice = self._least(self.lowered, nothing)
-        overlap = self.overlapped.overlap
-        if overlap is not None and overlap.form.has_host:
-            waiting = replace(self.lowered, problem=self.overlapped.at_least(choice))
-            free_s = max(free_s, self._least(waiting, nothing)[0])
-        by_piece = bytes_of_pieces(self.lowered, choice)
-        longer, shorter = by_piece[0], by_piece[self.pieces - 1]
-        pairs = zip(longer, shorter, strict=True)
-        return free_s, PieceBytes(*(a + self.spare * (a - b) for a, b in pairs))
+    @classmethod
+    def of(cls, task: PipelineSearch, lowered: Lowered, spare: int, pieces: int) -> WholeNetwork:
+        """The sum that bounds most of those that no plan undercuts.
+
+        Args:
+            task: what is asked.
+            lowered: pieces of the network.
+            spare: periods that stand there no more.
+            pieces: number of them.
+        """
+        found: list[WholeNetwork] = []
+
+        def least(sums: Problem) -> tuple[int, ...]:
+            own = replace(lowered, problem=sums)
+            free_s, choice = _least(task, own, Price(0.0, 0.0, 0.0), spare)
+            by_piece = bytes_of_pieces(own, choice)
+            pairs = zip(by_piece[0], by_piece[pieces - 1], strict=True)
+            held = PieceBytes(*(a + spare * (a - b) for a, b in pairs))
+            found.append(cls(task, own, spare, free_s, held))
+            return choice
+
+        for _ in bounding_sums(lowered.problem, least):
+            pass
+        return max(found, key=lambda own: own.free_s)
 
     def least_s(self, price: Price) -> float:
         """Seconds of a micro-batch at least, with what is paid for its memory."""
-        return self._least(self.lowered, price)[0]
+        return _least(self.task, self.lowered, price, self.spare)[0]
 
-    def _least(self, lowered: Lowered, price: Price) -> tuple[float, tuple[int, ...]]:
-        problem = priced_whole(lowered, price, self.task.request.recompute)
-        found = self.task.solve(problem)
-        choice = found.choice or ()
-        times = piece_times(replace(lowered, problem=problem), choice, self.pieces)
-        slack_s = max(found.cost_s - found.bound_s, 0.0) * (1 + self.spare)
-        return float(times[0] + self.spare * (times[0] - times[-1])) - slack_s, choice
+
+def _least(
+    task: PipelineSearch, lowered: Lowered, price: Price, spare: int
+) -> tuple[float, tuple[int, ...]]:
+    """Seconds of a micro-batch at a price at least, and the candidates, none that computes again.
+
+    Args:
+        task: what is asked.
+        lowered: pieces of the network; one with a period less stands last.
+        price: of memory.
+        spare: periods that stand there no more.
+    """
+    problem = priced_whole(lowered, price, task.request.recompute)
+    found = task.solve(problem)
+    choice = found.choice or ()
+    pieces = 1 + max(node.stage for node in lowered.nodes)
+    times = piece_times(replace(lowered, problem=problem), choice, pieces)
+    slack_s = max(found.cost_s - found.bound_s, 0.0) * (1 + spare)
+    kept = tuple(
+        int(node.columns.kept[candidate]) if node.recomputes else candidate
+        for node, candidate in zip(lowered.nodes, choice, strict=True)
+    )
+    return float(times[0] + spare * (times[0] - times[-1])) - slack_s, kept
 
 
 def priced_whole(lowered: Lowered, price: Price, recompute: str) -> Problem:
@@ -109,7 +140,7 @@ def bytes_of_pieces(lowered: Lowered, choice: Sequence[int]) -> dict[int, PieceB
 
     Args:
         lowered: as for `priced_whole`.
-        choice: of the problem that it makes; nothing is computed again.
+        choice: in which nothing is computed again.
     """
     found: dict[int, PieceBytes] = {}
     tables = (lowered.problem.node_tables[table] for table in lowered.problem.node_table_of)

@@ -17,6 +17,7 @@ from costmodel.software import GENERIC
 from planner.problem import EdgeTable, NodeTable, Overlap, Problem
 from planner.reduction.restriction import restricted
 from planner.solvers import Budget, solver_by_name
+from planner.solvers.bounding_sums import bounding_sums
 from tests.planner.problem_faults import validate
 from tests.planner.solvers.random_problems import problems
 
@@ -81,12 +82,14 @@ def test_any_prices_bound_every_choice(problem: Problem, seed: int) -> None:
     rng, form = np.random.default_rng(seed), posed.overlap.form
     shape = (posed.overlap.count, len(form.windows))
     priced = posed.at_prices(list(rng.dirichlet(np.ones(form.resources), size=shape)))
-    some = [int(rng.integers(size)) for size in posed.sizes]
-    hidden, least = posed.with_all_hidden(), posed.at_least(some)
+    some = tuple(int(rng.integers(size)) for size in posed.sizes)
+    hidden = posed.with_all_hidden()
+    least = [sums for sums, _ in bounding_sums(posed, lambda _: some, [some])]
     for choice in itertools.islice(itertools.product(*map(range, posed.sizes)), 50):
         assert priced.cost_s(choice) <= posed.cost_s(choice) * (1 + 1e-9) + 1e-12
         assert hidden.cost_s(choice) <= posed.cost_s(choice) * (1 + 1e-9) + 1e-12
-        assert least.cost_s(choice) <= posed.cost_s(choice) * (1 + 1e-9) + 1e-12
+        for sums in least:
+            assert sums.cost_s(choice) <= posed.cost_s(choice) * (1 + 1e-9) + 1e-12
 
 
 @given(problem=problems(), seed=seeds)
@@ -122,3 +125,20 @@ def test_two_resources_that_balance_are_mixed_within_a_layer() -> None:
     found = solver_by_name("portfolio").solve(problem, Budget())
     assert found.choice == (0, 1)
     assert found.cost_s == found.bound_s == 1.0
+
+
+@given(problem=problems(), seed=seeds)
+def test_the_sums_of_equal_layers_bound_what_is_least(problem: Problem, seed: int) -> None:
+    """Each choice is the least of its sum, and layers of a kind have equal prices."""
+    posed = with_overlap(problem, seed, pieces=2)
+    assert posed.overlap is not None
+    best_s = best_of(replace(posed, memory_limit_bytes=math.inf))
+
+    def least(sums: Problem) -> tuple[int, ...]:
+        return min(itertools.product(*map(range, sums.sizes)), key=sums.sum_s)
+
+    found = list(bounding_sums(posed, least))
+    assert found[0][0].sum_s(found[0][1]) == posed.with_all_hidden().sum_s(found[0][1])
+    for sums, choice in found:
+        assert sums.overlap is None
+        assert sums.sum_s(choice) <= best_s * (1 + 1e-9) + 1e-12
