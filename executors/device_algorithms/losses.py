@@ -101,7 +101,7 @@ def _loss(device: Device) -> Running:
         return [np.sum(np.logaddexp(data, 0.0) - odd * data) / dims[0]]
     last = len(dims) - 1
     axes = device.axes_of(0, (last,))
-    top = yield AllReduce(largest(data, (last,)), axes, Combine.MAX)
+    top = yield AllReduce(np.max(data, axis=last, keepdims=True), axes, Combine.MAX)
     own = np.sum(np.exp(data - top), axis=last, keepdims=True)
     total = yield AllReduce(own, axes, backward=Backward.OWN)
     score = yield AllReduce(_target(device), axes, backward=Backward.OWN)

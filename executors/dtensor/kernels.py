@@ -24,6 +24,7 @@ from executors.semantics import SEMANTICS
 from executors.semantics.call import applied
 from executors.semantics.elementwise import number
 from ir.ops import catalogue
+from ir.ops.elementwise import BIASED_GELUS, SWISHES
 
 __all__ = ["KERNELS", "Kernel"]
 
@@ -77,11 +78,6 @@ def _gather_nd(call: Call) -> list[Tensor]:
     return [data[tuple(index)]]
 
 
-def _gather_elements(call: Call) -> list[Tensor]:
-    data, rows, axis = call[0], call[1], call.int("axis")
-    return [torch.gather(data, axis, torch.where(rows < 0, rows + data.shape[axis], rows))]
-
-
 _NATIVE: Mapping[str, Kernel] = MappingProxyType(
     {
         **{
@@ -90,17 +86,14 @@ _NATIVE: Mapping[str, Kernel] = MappingProxyType(
             if entry.function and entry.function.torch
         },
         "Gelu": _gelu,
-        "FastGelu": _biased_gelu("tanh"),
-        "BiasGelu": _biased_gelu("none"),
-        "QuickGelu": _swish(1.702),
-        "Swish": _swish(1.0),
+        **{kind: _biased_gelu(how) for kind, how in BIASED_GELUS.items()},
+        **{kind: _swish(slope) for kind, slope in SWISHES.items()},
         "Cast": _cast,
         "Where": _where,
         "Div": lambda c: [
             torch.div(c[0], c[1], rounding_mode=None if c[0].is_floating_point() else "trunc")
         ],
         "Gather": _gather,
-        "GatherElements": _gather_elements,
         "GatherND": _gather_nd,
         **ATTENTION,
         **IMAGES,

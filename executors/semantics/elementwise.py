@@ -15,6 +15,7 @@ from executors.semantics.arrays import error_function
 from executors.semantics.arrays import np as anp
 from executors.semantics.call import Call, Semantics, applied
 from ir.ops import BIAS_ADD, catalogue
+from ir.ops.elementwise import BIASED_GELUS, SWISHES
 
 _ROOT_TWO = math.sqrt(2.0)
 
@@ -62,8 +63,8 @@ def _mean(call: Call) -> list[Array]:
     return [reduce(anp.add, call.present) / len(call.present)]
 
 
-def _swish(call: Call, alpha: float = 1.0) -> list[Array]:
-    return [call[0] * sigmoid(number(call, "alpha", alpha) * call[0])]
+def _swish(slope: float) -> Semantics:
+    return lambda call: [call[0] * sigmoid(number(call, "alpha", slope) * call[0])]
 
 
 def _hard_sigmoid(array: Array, alpha: float, beta: float) -> Array:
@@ -179,10 +180,8 @@ ELEMENTWISE: Mapping[str, Semantics] = MappingProxyType(
         "Sigmoid": _unary(sigmoid),
         "Reciprocal": _unary(lambda x: 1.0 / x),
         "Gelu": _gelu,
-        "FastGelu": _biased_gelu("tanh"),
-        "BiasGelu": _biased_gelu("none"),
-        "QuickGelu": lambda call: _swish(call, 1.702),
-        "Swish": _swish,
+        **{kind: _biased_gelu(how) for kind, how in BIASED_GELUS.items()},
+        **{kind: _swish(slope) for kind, slope in SWISHES.items()},
         "HardSwish": _hard_swish,
         "HardSigmoid": _hard_sigmoid_of,
         "Elu": _elu,

@@ -94,6 +94,11 @@ _POINTWISE: tuple[tuple[Needs, tuple[int, ...] | None, int, tuple[str, ...]], ..
 )  # fmt: skip
 """What gradients need, which operands have one, and FLOPs for each element, by kinds."""
 
+BIASED_GELUS = {"BiasGelu": "none", "FastGelu": "tanh"}
+"""Kinds that are the Gelu of data and a bias, and how it is approximated."""
+SWISHES = {"Swish": 1.0, "QuickGelu": 1.702}
+"""Kinds that are `x * sigmoid(slope * x)`, and the slope where the operator has no `alpha`."""
+
 for _needs, _differentiable, _count, _kinds in _POINTWISE:
     enter(
         *_kinds, rule=pointwise_rule, flops=per_result(_count), needs=_needs,
@@ -101,7 +106,7 @@ for _needs, _differentiable, _count, _kinds in _POINTWISE:
     )  # fmt: skip
 # A bias is added first where there is one.
 enter(
-    "BiasGelu", "FastGelu", rule=pointwise_rule, flops=per_result(5), needs=Needs.OPERANDS,
+    *BIASED_GELUS, rule=pointwise_rule, flops=per_result(5), needs=Needs.OPERANDS,
     broadcasts=True, fusible=True, parameter_operands=(1,),
 )  # fmt: skip
 enter("Dropout", rule=like_rule, flops=per_result(1), differentiable=(0,), fusible=True)
