@@ -12,8 +12,8 @@ export interface Drawn {
 }
 
 const FEW = 400;
-/** Shapes are written on edges where the picture is at least so close. */
-const CLOSE = 2.8;
+/** Shapes are written on edges where rows are so many pixels apart. */
+const CLOSE = 40;
 /** So many edges are drawn while a hand moves the picture; more are drawn once it rests. */
 const MOST_MOVING = 1500;
 const RESTS_MS = 160;
@@ -237,7 +237,7 @@ class Picture {
     if (!this.moving || view.edges.length <= MOST_MOVING) this.lines(view.edges.filter((edge) => !isNear(edge)), colour("strong-line"));
     if (chosen !== undefined) this.lines(view.edges.filter(isNear), colour("c4"));
     if (!this.scene.few) return;
-    const close = this.camera.zoom >= CLOSE;
+    const close = this.camera.scale >= CLOSE;
     [to.font, to.fillStyle, to.textAlign] = [SMALL, colour("soft"), "center"];
     view.edges.forEach((edge, i) => {
       const [a, b] = edge.map((each) => this.px(each));
