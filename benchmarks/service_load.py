@@ -26,6 +26,8 @@ import numpy as np
 from tests.system.servers import Server, mlp_bytes
 
 PAUSE_S = 1.0
+LONGEST_S = 900.0
+"""How long one job is waited for."""
 GOLDEN = 0.6180339887498949
 """Multiples of it are spread evenly over an interval, however many there are."""
 READERS = 4
@@ -54,12 +56,18 @@ def searched(client: httpx.Client, model: str, **options: object) -> str:
 
 
 def ended(client: httpx.Client, job: str) -> dict[str, object]:
-    """A job, once it is over."""
-    while True:
+    """A job, once it is over.
+
+    Raises:
+        TimeoutError: it takes longer than anybody waits.
+    """
+    until_s = time.monotonic() + LONGEST_S
+    while time.monotonic() < until_s:
         found: dict[str, object] = client.get(f"/v1/jobs/{job}").json()
         if found["state"] not in {"queued", "running"}:
             return found
         time.sleep(0.1)
+    raise TimeoutError(f"job {job} takes more than {LONGEST_S:g} s")
 
 
 async def reader(

@@ -31,10 +31,10 @@ class Level(StrEnum):
 PARAMETER = "parameter"
 _NAMED = frozenset({"MatMul", "Gemm", "Linear", "Conv", "Gather", "Embedding", "MatMulAdd"})
 """Kinds of which a model has many, known by the names of their modules."""
-_WORDS = 4.5
-"""Rows that a node is wide where each shows its name."""
-_MODULES = 7.0
-"""The same of modules, which have longer ones."""
+_LETTER = 0.42
+"""Rows that a letter of a name is wide."""
+_NARROWEST, _WIDEST = 4.5, 9.0
+"""Rows that a node is wide where each shows its name; longer names are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,7 @@ def graph_view(plan: Plan, level: Level, opened: Sequence[str] = ()) -> dict[str
     else:
         drawing = _whole(plan, facts, blocks, opened=level is Level.PARTS)
     drawing = _in_order(drawing)
-    spread = _WORDS if level is Level.FOLDED else 1.0
-    if any(node.group for node in drawing.nodes):
-        spread = _MODULES
+    spread = _width_of_names(drawing) if level is Level.FOLDED else 1.0
     place = placed(len(drawing.nodes), drawing.edges, [own for _, _, own in drawing.blocks], spread)
     return {
         "level": level.value,
@@ -90,6 +88,11 @@ def graph_view(plan: Plan, level: Level, opened: Sequence[str] = ()) -> dict[str
             for (name, count, own), f in zip(drawing.blocks, place.frames, strict=True)
         ],
     }
+
+
+def _width_of_names(drawing: _Drawing) -> float:
+    longest = max((len(node.label) for node in drawing.nodes), default=0)
+    return min(_WIDEST, max(_NARROWEST, 1.0 + _LETTER * longest))
 
 
 def _columns(

@@ -20,6 +20,7 @@ from service.store.engine import open_engine
 from service.store.items import FullError
 from service.store.jobs import Job
 from service.store.queue import LostError, Outcome, Queue
+from service.version import planner_code
 from service.work.confinement import Confined, Refusal, confined, received
 from service.work.given import Given, items_named
 
@@ -202,6 +203,8 @@ def main() -> None:
     log_as_json(logging.INFO)
     os.nice(orders.nice)
     from service.work.tasks import TASKS  # noqa: PLC0415  seconds, once for all jobs
+
+    planner_code()  # as well
 
     worker = Worker(orders, TASKS)
 

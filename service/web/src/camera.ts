@@ -19,7 +19,8 @@ export class Camera {
   height = 1;
   private whole = 1;
 
-  constructor(private readonly box: Box, private readonly padding: (width: number) => number) {}
+  /** At first the picture is drawn at `least` pixels to a unit, even where it does not fit then. */
+  constructor(private readonly box: Box, private readonly padding: (width: number) => number, private readonly least = 0) {}
 
   get zoom(): number {
     return this.scale / this.whole;
@@ -35,11 +36,20 @@ export class Camera {
     const padding = this.padding(width);
     const { left, top, right, bottom } = this.box;
     this.whole = Math.min((width - 2 * padding) / Math.max(right - left, 1), (height - 2 * padding) / Math.max(bottom - top, 1));
-    if (isFirst) this.reset();
+    if (isFirst) this.begin(padding);
     else {
       this.scale = this.whole * zoom;
       this.centre(...middle);
     }
+  }
+
+  /** All of it, or its beginning where all of it would be too small to read. */
+  private begin(padding: number): void {
+    this.reset();
+    if (this.whole >= this.least) return;
+    this.scale = this.least;
+    this.dx = padding / 2 - this.box.left * this.scale;
+    this.dy = 1.5 * this.least - this.box.top * this.scale;
   }
 
   reset(): void {

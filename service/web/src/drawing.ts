@@ -12,8 +12,8 @@ export interface Drawn {
 }
 
 const FEW = 400;
-/** Shapes are written on edges where the picture is at least so close. */
-const CLOSE = 2.8;
+/** Shapes are written on edges where rows are so many pixels apart. */
+const CLOSE = 40;
 /** So many edges are drawn while a hand moves the picture; more are drawn once it rests. */
 const MOST_MOVING = 1500;
 const RESTS_MS = 160;
@@ -21,6 +21,8 @@ const FONT = "11px system-ui, sans-serif";
 const SMALL = "10px system-ui, sans-serif";
 /** A letter and a line take so much room; a name without it waits until the picture is closer. */
 const [LETTER, LINE] = [6.3, 15];
+/** Rows of names that are closer than this run into one another. */
+const ROW = 12;
 /** Nodes so small are squares. */
 const ROUND_PX = 2.2;
 
@@ -34,8 +36,10 @@ interface Scene {
   out: number[][];
   at: Map<string, number>;
   few: boolean;
-  /** Every node has its name on it, however far the picture is. */
+  /** Every node has its name on it, as far as it has room. */
   named: boolean;
+  /** How far the next node to the right is. */
+  room: number[];
 }
 
 function sceneOf(view: GraphView): Scene {
@@ -49,11 +53,27 @@ function sceneOf(view: GraphView): Scene {
     into[target]!.push(source);
   }
   return {
-    x: nodes.x, y: nodes.y, into, out, few, named: few && view.level === "folded",
+    x: nodes.x, y: nodes.y, into, out, few, named: few && view.level === "folded", room: roomOf(nodes.x, nodes.y),
     size: nodes.time_s.map((time_s) => (few ? 0.17 : 0.32) + 0.17 * Math.sqrt(time_s / most)),
     label: nodes.label.map((label) => nodes.labels[label]!),
     at: new Map(nodes.name.map((name, i) => [name, i])),
   };
+}
+
+function roomOf(x: number[], y: number[]): number[] {
+  const room = x.map(() => Infinity);
+  const ordered = x.map((_, i) => i).sort((a, b) => y[a]! - y[b]! || x[a]! - x[b]!);
+  for (let at = 1; at < ordered.length; at += 1) {
+    const [left, right] = [ordered[at - 1]!, ordered[at]!];
+    if (y[left] === y[right]) room[left] = x[right]! - x[left]!;
+  }
+  return room;
+}
+
+/** The beginning of a name that has room in so many pixels. */
+function cut(name: string, pixels: number): string {
+  const letters = Math.max(3, Math.floor(pixels / LETTER));
+  return name.length <= letters ? name : `${name.slice(0, letters - 1)}…`;
 }
 
 function boxOf(scene: Scene): Box {
@@ -66,7 +86,7 @@ export function draw(place: HTMLElement, view: GraphView, colours: string[], ope
   const scene = sceneOf(view);
   const canvas = document.createElement("canvas");
   place.append(canvas);
-  const camera = new Camera(boxOf(scene), (width) => (scene.few ? Math.min(90, width / 9) : 24));
+  const camera = new Camera(boxOf(scene), (width) => (scene.few ? Math.min(90, width / 9) : 24), scene.named ? ROW : 0);
   const picture = new Picture(canvas.getContext("2d", { alpha: false })!, view, scene, camera, colours);
   const found = (x: number, y: number) => nodeAt(scene, camera, x, y);
   const stop = follow(canvas, camera, {
@@ -217,7 +237,7 @@ class Picture {
     if (!this.moving || view.edges.length <= MOST_MOVING) this.lines(view.edges.filter((edge) => !isNear(edge)), colour("strong-line"));
     if (chosen !== undefined) this.lines(view.edges.filter(isNear), colour("c4"));
     if (!this.scene.few) return;
-    const close = this.camera.zoom >= CLOSE;
+    const close = this.camera.scale >= CLOSE;
     [to.font, to.fillStyle, to.textAlign] = [SMALL, colour("soft"), "center"];
     view.edges.forEach((edge, i) => {
       const [a, b] = edge.map((each) => this.px(each));
@@ -297,11 +317,14 @@ class Picture {
     const near = new Set(this.chosen === undefined ? [] : [this.chosen, ...scene.into[this.chosen]!, ...scene.out[this.chosen]!]);
     if (this.hovered !== undefined) near.add(this.hovered);
     to.fillStyle = colour("text");
+    const always = scene.named && camera.scale >= 0.99 * ROW;
+    const least = scene.named ? 0 : scene.few ? 3 : 9;
     for (let i = 0; i < scene.label.length; i += 1) {
       const radius = scene.size[i]! * camera.scale;
       if (!this.isSeen(i)) continue;
       const [x, y] = this.px(i);
-      if (scene.named || near.has(i) || (radius >= (scene.few ? 3 : 9) && isFree(x, y, scene.label[i]!))) to.fillText(scene.label[i]!, x + radius + 3, y);
+      const name = near.has(i) || !scene.named ? scene.label[i]! : cut(scene.label[i]!, scene.room[i]! * camera.scale - 2 * radius - 6);
+      if (near.has(i) || always || (radius >= least && isFree(x, y, name))) to.fillText(name, x + radius + 3, y);
     }
     to.textBaseline = "alphabetic";
   }

@@ -56,7 +56,7 @@ function HeldUp(props: { id: string }) {
   const tiers = data?.tiers.filter((tier) => tier.time_s > 0) ?? [];
   if (!tiers.length) return null;
   return (
-    <p class="soft">{t("The links that hold it up:")}{" "}
+    <p class="soft">{t("Collectives are named after the farthest links that they cross; those that hold the step up:")}{" "}
       {tiers.map((tier, i) => <span key={tier.name}>{i > 0 && ", "}{linksBetween(tier.name)} <b><Fact name={`held_up_s.${tier.name}`} value={tier.time_s} format={seconds} /></b></span>)}.</p>
   );
 }

@@ -135,7 +135,7 @@ export const ZH: Record<string, string> = {
   "in": "输入",
   "out": "输出",
   "a click opens a module": "点击可展开模块",
-  "The links that hold it up:": "拖住它的链路：",
+  "Collectives are named after the farthest links that they cross; those that hold the step up:": "集合通信以其经过的最远链路命名；拖住一步的链路：",
   "Save the trace (Perfetto)": "保存时间线（Perfetto）",
   "Find in the timeline": "在时间线中查找",
   "found": "个匹配",
