@@ -22,7 +22,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from executors.algorithms.losses import sums_losses
+from executors.device_algorithms.losses import sums_losses
 from executors.dtensor.composites import run_whole_parts
 from executors.dtensor.numbers import torch_array, torch_dtype
 from executors.dtensor.parallel import applied, own_graph
