@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from executors.reference import given_tensors
 from executors.torch_differences import ApplyError, differences, refuse
 from ir.graph import Role
 from ir.plan import Plan
-from ir.plan_file import read_plan
+from ir.plan_file import plan_to_json, read_plan
 
 
 def parallelize(
@@ -92,6 +93,23 @@ def _join(plan: Plan) -> None:
             f"  at:  torchrun --nproc-per-node\n  fix: start {plan.devices} ranks, or plan for "
             f"{dist.get_world_size()} devices"
         )
+    _agreed(plan)
+
+
+def _agreed(plan: Plan) -> None:
+    """Raise `ApplyError` on every rank where they have different plans or versions of torch."""
+    own = hashlib.sha256(plan_to_json(plan).encode()).hexdigest(), str(torch.__version__)
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, own)
+    plans, versions = zip(*every, strict=True)
+    for what, found in (("plan", plans), ("version of torch", versions)):
+        other = next((rank for rank, each in enumerate(found) if each != found[0]), None)
+        if other is not None:
+            texts = f": {found[0]} and {found[other]}" if found is versions else ""
+            raise ApplyError(
+                f"ranks 0 and {other} have not the same {what}{texts}\n  at:  the job\n"
+                "  fix: give all ranks the same plan file and the same environment"
+            )
 
 
 def _environment(name: str, default: str) -> str:

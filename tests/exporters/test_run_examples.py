@@ -136,7 +136,8 @@ def test_the_script_for_jax_calls_what_the_module_has(plan: Plan) -> None:
     assert "import jax" in text
 
 
-def test_the_script_for_torch_needs_one_call() -> None:
-    text = (EXAMPLES / "run_on_torch" / "gpt.py").read_text()
-    compile(text, "gpt.py", "exec")
+@pytest.mark.parametrize("name", ["gpt.py", "resnet.py"])
+def test_the_script_for_torch_needs_one_call(name: str) -> None:
+    text = (EXAMPLES / "run_on_torch" / name).read_text()
+    compile(text, name, "exec")
     assert text.count("parallelize(") == 1
