@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import cached_property
 from typing import TypeAlias, TypeVar
 
@@ -49,6 +50,13 @@ def tables_of(keys: Iterable[Hashable], make: Callable[[int], T]) -> Tables[T]:
     return tuple(tables), tuple(of)
 
 
+class Inherited(IntEnum):
+    """From which neighbours a candidate may come that is no choice of its own."""
+
+    FROM_MAKERS = 1
+    FROM_ALL = 2
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeTable:
     """What each candidate of a node costs; shared by all equal nodes."""
@@ -62,6 +70,9 @@ class NodeTable:
     (C, A). 0 is nothing, other numbers are only names; None where that is not known."""
     loads: FloatArray | None = None
     """What `time_s` is made of, shape (columns, C); None where nothing of it hides anything."""
+    inherited: IntArray | None = None
+    """A hint: which candidates are no choice of their own, shape (C,); one of `Inherited`, 0 for a
+    choice. A search that follows neighbours takes one where a neighbour has that very layout."""
 
     def with_more(self, time_s: FloatArray | float) -> NodeTable:
         """The table with time that nothing hides on top."""
@@ -174,6 +185,8 @@ class Problem:
     """Bytes that no time point may exceed; `math.inf` for no limit."""
     pinned: tuple[int, ...] = ()
     """A hint: nodes whose candidates the user restricted, ascending."""
+    stated: tuple[int, ...] = ()
+    """A hint: nodes of which the user gave the result a layout, ascending."""
     limits: tuple[ChoiceLimit, ...] = ()
     """What a choice has to keep beside the memory; `solver_by_name` finds solvers that do."""
     overlap: Overlap | None = None

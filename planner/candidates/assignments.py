@@ -210,6 +210,11 @@ class Assignments:
         return out
 
     @cached_property
+    def in_order(self) -> BoolArray:
+        """Where axes go to the choices in their order, as cut counts have it, shape (C,)."""
+        return np.asarray((np.diff(self.chosen, axis=1) >= 0).all(axis=1))
+
+    @cached_property
     def labels(self) -> IntArray:
         """Numbers of what each candidate does with each axis, shape (C, axes); 0 is nothing."""
         return np.array(self.choices, dtype=np.int64)[self.chosen] - REPLICATED

@@ -61,6 +61,10 @@ class Dialect:
     """An axis moves between dimensions by one all-to-all, else by an all-gather and a slice."""
     cut_positions: bool = False
     """Positions that windows read may be cut: neighbours send each other their edges."""
+    inherits: bool = False
+    """Operators that work element by element may have layouts that no cut counts say: those of a
+    neighbour. MindSpore's propagation takes them over, no strategy of a user can ask for them.
+    """
 
     def meshes(self, cluster: Cluster) -> tuple[Mesh, ...]:
         """Meshes to search on, the one of the machine's tiers first, then finer groupings.
@@ -127,27 +131,37 @@ class Offers:
 
     dialect: Dialect
     mesh: Mesh
-    _patterns: dict[int, Patterns] = field(default_factory=dict)
+    _patterns: dict[tuple[int, bool], Patterns] = field(default_factory=dict)
     _found: dict[tuple[object, ...], tuple[Assignments, int]] = field(default_factory=dict)
-    _known: dict[tuple[tuple[int, ...], bytes], Assignments] = field(default_factory=dict)
+    _known: dict[tuple[tuple[int, ...], bool, bytes], Assignments] = field(default_factory=dict)
 
     def of(
-        self, rule: ShardingRule, entry: OperatorEntry, *, gradient: bool
+        self, rule: ShardingRule, entry: OperatorEntry, *, gradient: bool, in_order: bool = True
     ) -> tuple[Assignments, int]:
-        """Those of an operator, and how many were left out by the limit."""
+        """Those of an operator, and how many were left out by the limit.
+
+        Args:
+            rule: of the operator.
+            entry: of its kind.
+            gradient: whether the gradient of an operand is wanted.
+            in_order: only what cut counts say, where the target has those.
+        """
+        ordered = self.dialect.cut_counts and (in_order or not self.dialect.inherits)
         choices = self.dialect.choices(rule, entry, gradient=gradient)
         if self.mesh.size == 1:
             choices = (REPLICATED,)
         # Rules that look up are told by all they have; of others only these facts count.
         compound = rule if rule.lookup else tuple(compound_dims(rule))
         windows = rule.windows if self.dialect.cut_positions else ()
-        key = (choices, rule.sizes, rule.divisors, compound, windows)
+        key = (choices, ordered, rule.sizes, rule.divisors, compound, windows)
         if key not in self._found:
-            self._found[key] = self._offered(rule, choices)
+            self._found[key] = self._offered(rule, choices, ordered=ordered)
         return self._found[key]
 
-    def _offered(self, rule: ShardingRule, choices: tuple[int, ...]) -> tuple[Assignments, int]:
-        every = self._every(len(choices))
+    def _offered(
+        self, rule: ShardingRule, choices: tuple[int, ...], *, ordered: bool
+    ) -> tuple[Assignments, int]:
+        every = self._every(len(choices), ordered=ordered)
         factors = tuple(f for f in choices if f >= 0)
         keep = np.flatnonzero(fitting(rule, factors, every.pieces, self.dialect.max_waste))
         if self.dialect.cut_counts and rule.lookup:
@@ -158,17 +172,17 @@ class Offers:
             rows = np.array(choices)[every.chosen[keep]].tolist()
             order = sorted(range(len(rows)), key=lambda i: (len(set(rows[i])), rows[i]))
             keep = keep[order[:MAX_CANDIDATES]]
-        same = (choices, keep.tobytes())
+        same = (choices, ordered, keep.tobytes())
         if same not in self._known:
             chosen, pieces = every.chosen[keep], every.pieces[keep]
             self._known[same] = Assignments(choices, chosen, pieces, self.mesh.sizes)
         return self._known[same], left_out
 
-    def _every(self, choices: int) -> Patterns:
-        if choices not in self._patterns:
-            ordered = self.dialect.cut_counts
-            self._patterns[choices] = patterns(choices, self.mesh.sizes, ordered=ordered)
-        return self._patterns[choices]
+    def _every(self, choices: int, *, ordered: bool) -> Patterns:
+        key = (choices, ordered)
+        if key not in self._patterns:
+            self._patterns[key] = patterns(choices, self.mesh.sizes, ordered=ordered)
+        return self._patterns[key]
 
 
 def _minor_factors(rule: ShardingRule) -> set[int]:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
 from costmodel.software import GENERIC, SoftwareProfile
-from ir.graph import Op, Tensor
+from ir.graph import Op, Role, Tensor
+from ir.mindspore_forms.readers import NEVER_CUT
 from ir.ops import FUSED, OpView, lookup
 from ir.plan import NamedLayout, Plan
 from ir.plan_stages import axis_sizes
@@ -163,7 +164,9 @@ class OpPricer:
         rule = entry.rule(view)
         if rule.divisors != view.op.divisors:
             rule = replace(rule, divisors=view.op.divisors)
-        splits, left_out = self._offers.of(rule, entry, gradient=any(gradient))
+        splits, left_out = self._offers.of(
+            rule, entry, gradient=any(gradient), in_order=not _inherits(view, rule)
+        )
         summed = tuple(_summed(rule, i) for i in range(len(rule.results)))
         operands = tuple(
             None if m is None or t is None else self.ports.operand(m, splits)
@@ -204,6 +207,26 @@ class _Draft(NamedTuple):
     """For each result the factors that are summed away."""
     operands: tuple[LayoutTable | None, ...]
     results: tuple[LayoutTable | None, ...]
+
+
+def _inherits(view: OpView, rule: ShardingRule) -> bool:
+    """Whether MindSpore lets an operator take over any layout of a neighbour: it works element by
+    element, on one operand or on several that other operators make, or moves its dimensions.
+    """
+    maps = [mapping for mapping in (*rule.operands, *rule.results) if mapping is not None]
+    plain = not (rule.internal or rule.locked or rule.uncut or rule.windows or rule.lookup)
+    if not plain or len(maps) != len(rule.operands) + len(rule.results):
+        return False
+    made = all(t is not None and t.role in {Role.ACTIVATION, Role.INPUT} for t in view.inputs)
+    if len(rule.operands) > 1:
+        made = all(t is not None and t.role is Role.ACTIVATION for t in view.inputs)
+        made = made and all(mapping == maps[0] for mapping in maps)
+    if view.op.kind in NEVER_CUT:
+        return made
+    every = {dim for mapping in maps for dim in mapping}
+    return made and all(
+        len(dim) == 1 and {*mapping} == every for mapping in maps for dim in mapping
+    )
 
 
 def _summed(rule: ShardingRule, result: int) -> frozenset[int]:

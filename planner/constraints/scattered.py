@@ -19,6 +19,7 @@ from planner.constraints.pins import ResultPin
 from planner.lowering.lowered import Edge, Lowered, Node, NodeKind
 from planner.problem import EdgeTable, FloatArray
 from planner.request import RequestError
+from planner.solvers.propagation import NEVER
 
 
 def with_results(lowered: Lowered, wanted: Mapping[str, ResultPin]) -> Lowered:
@@ -32,6 +33,7 @@ def with_results(lowered: Lowered, wanted: Mapping[str, ResultPin]) -> Lowered:
         RequestError: the operator does not make a sum that these cuts scatter.
     """
     problem, told = lowered.problem, list[EdgeTable]()
+    stated: set[int] = set()
     numbers = list(problem.edge_table_of)
     for place, edge in enumerate(lowered.edges):
         source = lowered.nodes[edge.source]
@@ -41,15 +43,17 @@ def with_results(lowered: Lowered, wanted: Mapping[str, ResultPin]) -> Lowered:
             row = _sent(lowered, edge, pin)
             told.append(EdgeTable(np.tile(row, (len(old.time_s), 1)), old.memory_bytes))
             numbers[place] = len(problem.edge_tables) + len(told) - 1
+            stated.add(edge.source)
     nodes, tables = (problem.node_tables, problem.node_table_of), (*problem.edge_tables, *told)
-    return replace(lowered, problem=problem.with_tables(nodes, (tables, tuple(numbers))))
+    found = problem.with_tables(nodes, (tables, tuple(numbers)))
+    return replace(lowered, problem=replace(found, stated=tuple(sorted(stated))))
 
 
 def _sent(lowered: Lowered, edge: Edge, pin: ResultPin) -> FloatArray:
     """What goes over an edge from the result to each candidate of its reader.
 
-    MindSpore also offers the reader the cuts of the result in their places among the devices, all
-    else whole: they are told as those of its candidates that cuts so and least.
+    MindSpore offers the reader the cuts of the result as a strategy has them, from the outermost
+    devices on, all else whole: they are told as those of its candidates that cuts so and least.
     """
     target, sizes = lowered.nodes[edge.target], lowered.setting.mesh.sizes
     layout = _scattered(lowered.nodes[edge.source], edge, pin, sizes)
@@ -61,12 +65,23 @@ def _sent(lowered: Lowered, edge: Edge, pin: ResultPin) -> FloatArray:
     cost: FloatArray = price(edge.kind, table, edge.target_layouts)
     row: FloatArray = np.array(cost[0][of])
     alike = [state.forward.shards(sizes) == pin.cuts for state in edge.target_layouts.states]
-    same = np.flatnonzero(np.array(alike)[of])
-    if len(same) and row.min() > 0:
-        problem = lowered.problem
-        own = problem.node_tables[problem.node_table_of[edge.target]].time_s
+    said = np.array([_outermost(state.forward) for state in edge.target_layouts.states])
+    problem = lowered.problem
+    own = problem.node_tables[problem.node_table_of[edge.target]].time_s
+    same = np.flatnonzero((np.array(alike) & said)[of])
+    if not len(same):
+        same = np.flatnonzero(np.array(alike)[of])
+    if target.kind is NodeKind.TENSOR:  # its readers take what a strategy says
+        row = np.where(said[of], row, NEVER)
+    if len(same):
         row[same[own[same].argmax()]] = 0.0
     return row
+
+
+def _outermost(layout: Layout) -> bool:
+    """Whether a strategy says this layout: the outermost devices cut the first dimension."""
+    axes = [axis for dim in layout.dims for axis in dim]
+    return axes == list(range(len(axes)))
 
 
 def _scattered(source: Node, edge: Edge, pin: ResultPin, sizes: tuple[int, ...]) -> Layout:

@@ -207,11 +207,11 @@ def left_by(lowered: Lowered, left_out: RuledOut) -> dict[int, IndexArray]:
 
 def _made_channels(op: Op, graph: OpGraph) -> frozenset[int]:
     """Factors of a convolution's weight alone that are whole channels of its result."""
-    if op.kind != "Conv":
+    if not op.kind.startswith("Conv"):  # a transposed one has them second in its weight
         return frozenset()
     read, weight, *_ = lookup(op.kind).rule(OpView(op, graph)).operands
     factors = {factor for dim in read or () for factor in dim}
-    return frozenset((weight or ((),))[0]) - factors
+    return frozenset(factor for dim in (weight or ())[:2] for factor in dim) - factors
 
 
 def _kept(

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodel.overlap import Layers, StepForm
 from ir.graph import Op, OpGraph, Role, Tensor
@@ -37,9 +36,7 @@ from planner.lowering.parameters import CAUSES, Parameter, Parameters
 from planner.lowering.pricing import Flow, LoweringCache
 from planner.lowering.problem_builder import ProblemBuilder
 from planner.lowering.ring_attention import RingReads, may_go_round
-from planner.problem import EdgeTable, NodeTable, Overlap
-
-FloatArray = NDArray[np.float64]
+from planner.problem import EdgeTable, FloatArray, NodeTable, Overlap
 
 PINNED_BYTES = 4 * 2**20
 PINNED_READERS = 8
@@ -160,9 +157,10 @@ class _Lowering:
         def make() -> NodeTable:
             held = [self.basis.pricing.live_tensor(h) for h in holdings]
             axes = node.axis_choices(len(self.setting.mesh.axes))
-            return self.holdings.table(
-                (time_s, self._loads(node, time_s)), held, node.columns, axes
-            )
+            cost = (time_s, self._loads(node, time_s))
+            found = self.holdings.table(cost, held, node.columns, axes)
+            inherits = self.setting.dialect.inherits
+            return replace(found, inherited=node.inherited() if inherits else None)
 
         copies = tuple([h.copies for h in holdings])
         full = (node.kind, key, node.memory_causes, again, copies)

@@ -24,7 +24,7 @@ from planner.lowering.liveness import Liveness, Origin
 from planner.lowering.optimizer_states import StateOptions, transfers_in_parts
 from planner.lowering.pricing import LoweringCache
 from planner.lowering.ring_attention import RingReads
-from planner.problem import IntArray, Problem
+from planner.problem import Inherited, IntArray, Problem
 from planner.reduction.restriction import IndexArray, restricted
 from topology.cluster import Cluster
 from topology.mesh import Mesh
@@ -113,6 +113,20 @@ class Node(NamedTuple):
         else:
             raise TypeError(f"{self.kind} {self.name} has no candidates")
         return rows[self.columns.assignment] if self.recomputes else rows
+
+    def inherited(self) -> IntArray | None:
+        """Which candidates of an operator MindSpore's propagation alone has, as layouts of
+        neighbours: the hint of `NodeTable.inherited`.
+
+        What moves dimensions takes over that of its operand alone.
+        """
+        found = self.candidates
+        if found is None:
+            return None
+        tables = [table for table in (*found.operands, *found.results) if table is not None]
+        moves = any(table.key != tables[0].key for table in tables)
+        kind = Inherited.FROM_MAKERS if moves else Inherited.FROM_ALL
+        return np.where(found.splits.in_order[self.columns.assignment], 0, kind)
 
     def _layout(self, row: int) -> LayoutPair:
         if self.layouts is None:

@@ -1,6 +1,4 @@
-"""MindSpore's `dynamic_programming` and its propagation on a problem, for comparison.
-
-Of `dynamic_programming` the eliminations, in its order. Propagation follows one edge where it can.
+"""MindSpore's `dynamic_programming` on a problem, for comparison: its eliminations, in its order.
 
 Nodes in a chain, parallel edges, and nodes with one edge are eliminated exactly. A first node with
 several successors is folded into one of them, the others being set against their own costs at their
@@ -10,17 +8,13 @@ answer need not be the optimum even without a memory limit, unlike that of `dyna
 Source: MindSpore 2.7.0, `frontend/parallel/auto_parallel/dp_algo_costmodel.cc` (order and recovery)
 and `graph_costmodel.cc` (the eliminations). It keeps lists of costs, of computing and of sending;
 with one number for both, as here, one is left of each list. Memory is looked at in the end only.
-`StrategyPropagate`, `BFS`, `BFSNextNode` and `BFSPrevNode` are in the second file too; their order
-was compared with the log of the real 2.10.0.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -28,15 +22,6 @@ import numpy as np
 from planner.problem import FloatArray, IntArray, Problem
 from planner.solvers.contract import Budget, Incumbent, Meter, Progress, Solution
 from planner.solvers.message_passing import MessagePassing
-from planner.solvers.propagation import (
-    NEVER,
-    Link,
-    Propagation,
-    Route,
-    Step,
-    breadth_first,
-    decided_before,
-)
 
 MAX_LAST = 4096
 """Choices of the last nodes that are tried one after the other until one fits into memory."""
@@ -241,151 +226,3 @@ def _through(left: FloatArray, right: FloatArray) -> tuple[FloatArray, IntArray]
         best[u] = total.argmin(axis=0)
         least[u] = total.min(axis=0)
     return least, best
-
-
-GIVEN = -1
-"""Led by nothing: it comes first."""
-FORWARD = -2
-"""Led by all that it reads."""
-
-
-class MindsporePropagation(Propagation):
-    """As `Propagation`, but one pin after the other, each as far as it reaches, then the inputs.
-
-    - From a node that has a choice, those that read its result come first, then those that it
-      reads; neither goes beyond another pin.
-    - A node that reads several others waits for all of them. When nothing else is left to do, the
-      first that waits goes on with what it has, unless the next pin stands before it. If a reader
-      has led to that one meanwhile, no other that waits goes on either.
-    - A node follows the edges that led to it: all that it reads, or the one edge from a reader.
-      Other decided neighbours do not count, but for pairs that are forbidden.
-    - A reshape, and what stands for a tensor of several readers, regards its maker when a reader
-      leads to it. What reads a reshape is cut as little as that allows.
-    - What nothing leads to stays whole.
-    """
-
-    name: ClassVar[str] = "mindspore_propagation"
-
-    def _route(self, problem: Problem) -> Route:
-        if not problem.pinned:
-            return super()._route(problem)
-        order, starts = breadth_first(problem)
-        led = _Spread(problem).led
-        left = [node for node in order if node not in led]
-        before = decided_before(problem, [*led, *left])
-        whole = {node for node in left if _costs(problem, node)}
-        carrying = _Carrying(problem)
-        steps = (carrying.told(_step(node, links, led, whole)) for node, links in before)
-        return Route(tuple(steps), starts)
-
-
-def _costs(problem: Problem, node: int) -> bool:
-    """Whether a node is an operator: parameters and tensors cost nothing of their own."""
-    return bool(problem.node_tables[problem.node_table_of[node]].time_s.any())
-
-
-class _Carrying:
-    """Nodes that carry a layout on: reshapes, and what stands for a tensor of several readers.
-
-    Such a node has the layout of its maker, or one that this is turned into; some pairs are
-    forbidden. A node that is led by its reader has to choose for its maker too.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.into: dict[int, list[tuple[int, FloatArray]]] = {}
-        self.reshapes: set[int] = set()
-        """Reshapes, and the tensors that they make."""
-        made = {max(ends) for ends in problem.edges}
-        made |= {node for node, size in enumerate(problem.sizes) if size == 1}
-        tables = zip(problem.edges, problem.edge_table_of, strict=True)
-        for (u, v), table in sorted(tables, key=lambda each: (max(each[0]), min(each[0]))):
-            matrix = problem.edge_tables[table].time_s
-            source, target = min(u, v), max(u, v)
-            if (matrix >= NEVER).any() and source in made:
-                self.into.setdefault(target, []).append((source, matrix if u < v else matrix.T))
-                if _costs(problem, target) or source in self.reshapes:
-                    self.reshapes.add(target)
-
-    def ahead(self, node: int) -> FloatArray:
-        """What the makers of a node send at least, for each of its candidates."""
-        out = np.zeros(self.problem.sizes[node])
-        for source, matrix in self.into.get(node, ()):
-            out = out + (self.ahead(source)[:, None] + matrix).min(axis=0)
-        return out
-
-    def told(self, step: Step) -> Step:
-        """A step with what it has to choose for others."""
-        backward = step.node in self.into and any(not forward for _, _, forward in step.led_by)
-        behind = any(forward and other in self.reshapes for _, other, forward in step.led_by)
-        ahead = self.ahead(step.node) if backward else None
-        return replace(step, ahead=ahead, least_cut=behind)
-
-
-def _step(
-    node: int, links: tuple[Link, ...], led: Mapping[int, int], whole: Container[int]
-) -> Step:
-    by = led.get(node, GIVEN)
-    if node in whole:
-        return Step(node, (), links, whole=True)
-    if by == GIVEN:
-        return Step(node, links)
-    ahead = tuple(link for link in links if (link[2] if by == FORWARD else link[1] == by))
-    return Step(node, ahead, tuple(link for link in links if link not in ahead))
-
-
-def _dataset(problem: Problem, reads: Sequence[Sequence[int]]) -> list[int]:
-    """Nodes without a choice, such as the inputs, and what stands for an input of several readers,
-    which has no cost of its own.
-    """
-    given = {node for node, size in enumerate(problem.sizes) if size == 1} - {*problem.pinned}
-    for node, own in enumerate(reads):
-        if own and given.issuperset(own) and not _costs(problem, node):
-            given.add(node)
-    return sorted(given)
-
-
-class _Spread:
-    """Where the choices of the pins, and then of the inputs, spread to."""
-
-    def __init__(self, problem: Problem) -> None:
-        sizes = problem.sizes
-        self._reads: list[list[int]] = [[] for _ in sizes]
-        self._readers: list[list[int]] = [[] for _ in sizes]
-        for u, v in sorted(set(problem.edges)):
-            self._reads[v].append(u)
-            self._readers[u].append(v)
-        given = _dataset(problem, self._reads)
-        self.led = dict.fromkeys([*given, *problem.pinned], GIVEN)
-        """Per node what leads to it, in the order in which they are decided."""
-        self._waiting: set[int] = set()
-        for here, following in zip(problem.pinned, [*problem.pinned[1:], len(sizes)], strict=True):
-            self._spread([here], following)
-        self._spread(given, len(sizes))
-
-    def _spread(self, starts: Sequence[int], next_pin: int) -> None:
-        queue = deque(starts)
-        while queue:
-            self._visit(queue)
-            first = min(self._waiting, default=next_pin)
-            if not queue and first < next_pin and first not in self.led:
-                self._take(first, FORWARD, queue)
-
-    def _visit(self, queue: deque[int]) -> None:
-        here = queue.popleft()
-        for node in self._readers[here]:
-            if node in self.led:
-                continue
-            if all(other in self.led for other in self._reads[node]):
-                self._take(node, FORWARD, queue)
-            else:
-                self._waiting.add(node)
-        for node in self._reads[here]:
-            if node not in self.led:
-                self._take(node, here, queue)
-
-    def _take(self, node: int, by: int, queue: deque[int]) -> None:
-        self.led[node] = by
-        queue.append(node)
-        if by == FORWARD:
-            self._waiting.discard(node)

@@ -17,7 +17,7 @@ from ir.symbols import Symbol, with_divisors
 from planner.candidates.dialects import TARGETS, Dialect, mindspore_devices_allowed
 from planner.candidates.tensor_layouts import input_layout
 from planner.constraints.operator_rules import annotated, check_annotations, given_rules
-from planner.constraints.pins import parts_at_odds
+from planner.constraints.pins import parts_at_odds, scatters
 from planner.lowering.pricing import COMMUNICATION, MEMORY, MINDSPORE, TIME
 from planner.request import RequestError, SearchRequest
 from topology.cluster import Cluster
@@ -39,7 +39,7 @@ def dialect_for(request: SearchRequest, devices: int) -> Dialect:
     """
     found = dialect_of(request.target, devices, all_to_all=request.all_to_all)
     positions = request.solver == ONE_BY_ONE or asks_for_positions(request.to_dict())
-    return replace(found, cut_positions=positions)
+    return replace(found, cut_positions=positions, inherits=scatters(request))
 
 
 def dialect_of(target: str, devices: int, *, all_to_all: bool = True) -> Dialect:

@@ -25,7 +25,9 @@ def restricted(problem: Problem, allowed: Sequence[IndexArray]) -> Problem:
         old, keep = problem.node_tables[problem.node_table_of[node]], allowed[node]
         axes = None if old.axes is None else old.axes[keep]
         loads = None if old.loads is None else old.loads[:, keep]
-        return NodeTable(old.time_s[keep], tuple(v[keep] for v in old.memory_bytes), axes, loads)
+        inherited = None if old.inherited is None else old.inherited[keep]
+        memory = tuple(v[keep] for v in old.memory_bytes)
+        return NodeTable(old.time_s[keep], memory, axes, loads, inherited)
 
     def edge_table(edge: int) -> EdgeTable:
         whole = problem.edge_tables[problem.edge_table_of[edge]]

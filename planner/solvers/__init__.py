@@ -40,7 +40,7 @@ SOLVERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "recursive_bisection": ("planner.solvers.recursive_bisection", "RecursiveBisection"),
         "propagation": ("planner.solvers.propagation", "Propagation"),
         "mindspore_propagation": (
-            "planner.mindspore_searches.elimination",
+            "planner.mindspore_searches.propagation",
             "MindsporePropagation",
         ),
         "mindspore_elimination": (

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.redistribution import UNREACHABLE_S
-from planner.problem import Problem
+from planner.problem import FloatArray, Inherited, Problem
 from planner.solvers.contract import Budget, Incumbent, Meter, Progress, Solution
 from planner.solvers.ledger import Ledger, Numbers, Prices
 from planner.solvers.memory_prices import PriceBisection, join, solve_without_limit
@@ -54,8 +54,20 @@ class Step:
     """It is not split: of what is left it takes what costs most by itself."""
     least_cut: bool = False
     """Of what is equal on the edges it takes what costs most by itself."""
-    ahead: NDArray[np.float64] | None = None
+    ahead: FloatArray | None = None
     """What its makers will send at least, shape (C,), where it counts as well."""
+    as_told: bool = False
+    """It takes what costs nothing on its edges and is cut least, or else stays whole."""
+    plain: bool = False
+    """It takes over no layout that it has no strategy for."""
+    last: bool = False
+    """Of what costs the same it takes the last."""
+
+    def pick(self, cost: FloatArray) -> int:
+        """The candidate of least cost."""
+        if self.last:
+            return len(cost) - 1 - int(cost[::-1].argmin())
+        return int(cost.argmin())
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +158,10 @@ class PropagationRelaxation:
                 continue
             sent = _sent(numbers, step.led_by, choice, own)
             beside = _sent(numbers, step.beside, choice, own)
-            if step.ahead is not None:
-                sent = sent + step.ahead
-            if step.whole:
-                own = np.where(beside >= NEVER, math.inf, -own)
+            own, sent = self._own_choices(step, own, sent)
+            sent = _with_ahead(step, sent)
+            if step.whole or (step.as_told and sent.min() > 0):
+                own = np.where((beside >= NEVER) | (own >= NEVER), math.inf, -own)
             elif prices is None:
                 sent = np.where(beside >= NEVER, sent + beside, sent)
                 least = float(sent.min())
@@ -158,8 +170,22 @@ class PropagationRelaxation:
             else:
                 avoided = self._is_avoided(node, step.led_by + step.beside, choice)
                 own = np.where(avoided, math.inf, own + sent + beside)
-            choice[node] = int(own.argmin())
+            choice[node] = step.pick(own)
         return tuple(choice)
+
+    def _own_choices(
+        self, step: Step, own: FloatArray, sent: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Costs without the candidates that a node inherits, but where its neighbour has them."""
+        problem = self._ledger.problem
+        inherited = problem.node_tables[problem.node_table_of[step.node]].inherited
+        if inherited is None:
+            return own, sent
+        from_maker = all(forward for _, _, forward in step.led_by)
+        none = step.plain or not step.led_by
+        strange = inherited < (Inherited.FROM_MAKERS if from_maker else Inherited.FROM_ALL)
+        barred = (inherited > 0) & ((sent > 0) | strange | none)
+        return np.where(barred, NEVER, own), np.where(barred, NEVER, sent)
 
     def _is_avoided(
         self, node: int, decided: Sequence[Link], choice: Sequence[int]
@@ -187,6 +213,20 @@ def _sent(
         matrix = numbers.matrices[numbers.matrix_of[edge]]
         sent = sent + (matrix[choice[other]] if forward else matrix[:, choice[other]])
     return sent
+
+
+def _with_ahead(step: Step, sent: FloatArray) -> FloatArray:
+    """What is sent, with what the makers of a node will send.
+
+    Of what is the same in all, only what is least on the edges that lead to it is left.
+    """
+    if step.ahead is None:
+        return sent
+    total = sent + step.ahead
+    least = float(total.min())
+    same = total <= least + TIE * abs(least)
+    later = same & (sent > sent[same].min() * (1 + TIE))
+    return np.where(later, total + NEVER, total)
 
 
 def outwards(problem: Problem) -> Route:

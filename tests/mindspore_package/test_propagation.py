@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-LEAST_ALIKE = 0.93
-"""Share of operators that are cut alike; of 415 in the tests' data it is 0.97."""
+LEAST_ALIKE = 0.96
+"""Share of operators that are cut alike; of 794 in the tests' data it is 0.99."""
 
 
 def test_drawn_networks_are_cut_as_mindspore_cuts_them(request: pytest.FixtureRequest) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from planner.mindspore_searches.elimination import MindsporePropagation
-from planner.problem import EdgeTable, Problem
+from planner.mindspore_searches.propagation import MindsporePropagation
+from planner.problem import EdgeTable, Inherited, Problem
 from planner.solvers import Budget
 from planner.solvers.propagation import Propagation
 from tests.planner.solvers.random_problems import problems
@@ -67,7 +67,9 @@ def test_what_waits_is_left_to_a_pin_before_it() -> None:
 
 
 def test_only_the_edge_that_leads_counts_but_for_what_is_forbidden() -> None:
-    """Going back from node 2, node 1 does not look at what the input sends it."""
+    """Going back from node 2, node 1 does not look at what the input sends it; of what is the same
+    it takes the last.
+    """
     sent = EdgeTable(np.array([[0.0, 9.0, 9.0]]))
     vectors = [[0.0], FREE, LAST]
     problem = problem_of(vectors, [(0, 1), (1, 2)], [sent, SAME], pinned=(2,))
@@ -75,7 +77,7 @@ def test_only_the_edge_that_leads_counts_but_for_what_is_forbidden() -> None:
     assert outwards(problem) == (0, 0, 2)
     never = EdgeTable(np.array([[0.0, 0.0, 1e16]]))
     forbidden = problem_of(vectors, [(0, 1), (1, 2)], [never, SAME], pinned=(2,))
-    assert chosen(forbidden) == (0, 0, 2)
+    assert chosen(forbidden) == (0, 1, 2)
 
 
 def test_an_input_of_several_readers_leads_at_last() -> None:
@@ -98,13 +100,39 @@ def test_a_reshape_regards_its_maker_where_a_reader_leads_to_it() -> None:
     assert chosen(problem) == (0, 1, 1, 2)
 
 
-@pytest.mark.parametrize(("before", "last"), [(CARRIED, 0), (SAME, 2)])
+@pytest.mark.parametrize(("before", "last"), [(CARRIED, 1), (SAME, 2)])
 def test_what_reads_a_reshape_is_cut_least(before: EdgeTable, last: int) -> None:
-    """Of what is equal on the edge it takes what costs most, another operator the cheapest."""
+    """Of what is equal on the edge it takes what costs most, the last of these, another operator
+    the cheapest.
+    """
     sent, equal = EdgeTable(np.zeros((1, 3))), EdgeTable(np.zeros((3, 3)))
     vectors, edges = [[0.0], FIRST, FREE, UNLIKE_FIRST], [(0, 1), (1, 2), (2, 3)]
     problem = problem_of(vectors, edges, [sent, before, equal], pinned=(1,))
     assert chosen(problem) == (0, 0, 0, last)
+
+
+@pytest.mark.parametrize(("there", "wanted"), [(1, (1, 1)), (0, (0, 0))])
+def test_a_layout_of_a_neighbour_is_taken_as_it_is_or_not_at_all(
+    there: int, wanted: tuple[int, int]
+) -> None:
+    """The second candidate of node 1 is the layout of node 0, if that has it: it is no choice."""
+    sent = EdgeTable(np.array([[2.0, 1.0], [1.0, 0.0]]))
+    first = [9.0, 9.0]
+    first[there] = 0.0
+    problem = problem_of([first, [1.0, 0.0]], [(0, 1)], [sent], pinned=(0,))
+    layout = np.array([0, Inherited.FROM_MAKERS])
+    tables = (problem.node_tables[0], dataclasses.replace(problem.node_tables[1], inherited=layout))
+    assert chosen(dataclasses.replace(problem, node_tables=tables)) == wanted
+
+
+def test_what_reads_a_stated_result_waits_for_nothing_and_is_cut_least_or_whole() -> None:
+    """Node 2 reads the stated result and what another pin makes."""
+    edges, alike = [(0, 2), (1, 2)], EdgeTable(np.array([[0.0, 0.0, 9.0]] * 3))
+    vectors = [FIRST, LAST, [2.0, 1.0, 3.0]]
+    problem = problem_of(vectors, edges, [alike, SAME], pinned=(0, 1))
+    assert chosen(dataclasses.replace(problem, stated=(0,))) == (0, 2, 0)
+    never = problem_of(vectors, edges, [EdgeTable(alike.time_s + 1.0), SAME], pinned=(0, 1))
+    assert chosen(dataclasses.replace(never, stated=(0,))) == (0, 2, 2)
 
 
 @given(problem=problems(limited=True))
