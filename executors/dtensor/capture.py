@@ -9,7 +9,7 @@ from typing import Any
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._functorch.partitioners import default_partition
 
-from executors.dtensor.buckets import MESSAGES, bucketed
+from executors.dtensor.buckets import MESSAGES, bucketed, gathers_bucketed
 from executors.dtensor.scheduling import computed_again, gathered_ahead, waiting_late
 from executors.judgement import Traffic, summed
 
@@ -50,6 +50,7 @@ class Recording:
     def _kept(self, graph: Any, _: Any) -> Any:
         waiting_late(graph.graph)
         bucketed(graph.graph)
+        gathers_bucketed(graph.graph)
         gathered_ahead(graph.graph)
         graph.graph.lint()
         graph.recompile()

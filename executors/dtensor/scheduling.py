@@ -33,13 +33,13 @@ def _made_of_parameters(graph: Any, count: int) -> tuple[set[Any], set[Any]]:
     made, gathered = set(first), set()
     for node in graph.nodes:
         sources = node.all_input_nodes
-        if len(sources) == 1 and sources[0] in made and node.op == "call_function":
+        if node.op != "call_function" or not sources or not all(s in made for s in sources):
+            continue
+        whole = all(s in gathered for s in sources)
+        if len(sources) == 1 or whole or _name(node).startswith("cat"):  # buckets join parameters
             made.add(node)
-            if _is_gather(node) or sources[0] in gathered:
+            if _is_gather(node) or whole:
                 gathered.add(node)
-        elif len(sources) > 1 and sources and all(s in gathered for s in sources):
-            gathered.add(node)
-            made.add(node)
     return made, gathered
 
 
@@ -102,26 +102,33 @@ def _after(graph: Any, begins: Callable[[Any], bool]) -> set[Any]:
     return found
 
 
-def gathered_ahead(graph: Any) -> None:
-    """Start every gather of a parameter before the one in front of it is waited for."""
+def gathers_of(graph: Any) -> list[Any]:
+    """Gathers of what is made of parameters alone and no message brings, in order."""
     count = sum(node.op == "placeholder" for node in graph.nodes)
     _, gathered = _made_of_parameters(graph, count)
-    gathers = [node for node in graph.nodes if _is_gather(node) and node in gathered]
-    for before, node in itertools.pairwise(gathers):
+    found = (node for node in graph.nodes if _is_gather(node) and node in gathered)
+    return [node for node in found if not any(_is_message(each) for each in chain(node)[:-1])]
+
+
+def gathered_ahead(graph: Any) -> None:
+    """Start every gather of a parameter before the one in front of it is waited for."""
+    for before, node in itertools.pairwise(gathers_of(graph)):
         place = {each: number for number, each in enumerate(graph.nodes)}
         wait = next((user for user in before.users if _is_wait(user)), None)
-        for each in _chain(node):
+        for each in chain(node):
             if wait is not None and place[each] > place[wait]:
                 wait.prepend(each)
 
 
-def _chain(node: Any) -> list[Any]:
-    """A gather with what prepares it, from the parameter on."""
-    out = [node]
-    while out[0].all_input_nodes and out[0].all_input_nodes[0].op != "placeholder":
-        (source,) = out[0].all_input_nodes
-        out.insert(0, source)
-    return out
+def chain(node: Any) -> list[Any]:
+    """A gather with all that prepares it, from its parameters on, in order."""
+    found, left = {node}, [node]
+    while left:
+        for source in left.pop().all_input_nodes:
+            if source.op != "placeholder" and source not in found:
+                found.add(source)
+                left.append(source)
+    return [each for each in node.graph.nodes if each in found]
 
 
 def waiting_late(graph: Any) -> None:

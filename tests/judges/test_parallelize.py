@@ -93,7 +93,7 @@ def trained_on(
         [*command, "--nproc-per-node", str(size), str(script), str(folder)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-9000:]
     found = json.loads((folder / "found.json").read_text())
     return dict(zip(planned, found, strict=True))
 
@@ -206,6 +206,12 @@ def test_sums_of_gradients_travel_in_buckets(
     sums = sum(n for kind, _, _, n in trained[case]["sent"] if kind == "all_reduce")
     assert sums > len(planned[case].parameters)
     assert trained[case]["calls"] < sums / 3
+
+
+def test_gathered_parameters_travel_in_buckets(trained: dict[Case, dict[str, Any]]) -> None:
+    found = trained["gpt with loss", SHARDED]
+    sent = sum(n for kind, _, _, n in found["sent"] if kind == "all_gather")
+    assert 0 < found["gathers"] <= sent / 2  # those of the forward pass in buckets
 
 
 def test_what_is_computed_again_is_computed_in_the_backward_pass(

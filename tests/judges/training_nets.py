@@ -272,15 +272,15 @@ def _judged(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
     sent = [[t.kind, t.group_size, t.nbytes, t.count] for t in model.planned.traffic()]
     stages_here = getattr(model.planned, "running", [model.planned])
     graphs = [graph for each in stages_here for graph in each.recording.graphs]
-    calls = sum(
-        node.target is torch.ops._c10d_functional.all_reduce.default
-        for graph in graphs
-        for node in graph.graph.nodes
+    messages = torch.ops._c10d_functional
+    calls, gathers = (
+        sum(node.target is kind.default for graph in graphs for node in graph.graph.nodes)
+        for kind in (messages.all_reduce, messages.all_gather_into_tensor)
     )
     shards = [str(p.placements) for p in model.parameters()]
     found = {"alone": alone, "losses": losses, "errors": errors, "sent": sent, "shards": shards}
     again = [str(n.target) for n in graphs[-1].graph.nodes]
-    return {**found, "calls": calls, "backward": again}
+    return {**found, "calls": calls, "gathers": gathers, "backward": again}
 
 
 def main() -> None:
