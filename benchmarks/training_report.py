@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from costmodel.training.dataset import Entry
 
 
+_FEW = 20
+"""Rows of one reason that are named."""
+
+
 @dataclass(frozen=True, slots=True)
 class BlockErrors:
     """Relative errors of the rows of one block, each of shape (N,)."""
@@ -140,10 +144,15 @@ def constant_lines(fits: Sequence[FamilyFit]) -> Iterator[str]:
 
 
 def left_out_lines(entries: Sequence[Entry], aside: Mapping[str, str]) -> Iterator[str]:
-    """Rows without part in the fit, with the reason."""
+    """Rows without part in the fit by reason, with their names where they are few."""
     yield from ("", "Rows left out of the fit:", "")
-    yield from (f"- `{name}`: {reason}" for name, reason in aside.items())
-    yield from (f"- `{entry.name}`: {entry.skipped}" for entry in entries if entry.skipped)
+    skipped = {entry.name: entry.skipped for entry in entries if entry.skipped}
+    named: dict[str, list[str]] = defaultdict(list)
+    for name, reason in (*aside.items(), *skipped.items()):
+        named[reason].append(f"`{name}`")
+    for reason, names in named.items():
+        which = f": {', '.join(names)}" if len(names) <= _FEW else ""
+        yield f"- {len(names)}: {reason}{which}"
 
 
 def memory_lines(memories: Mapping[str, MemoryFit]) -> Iterator[str]:
