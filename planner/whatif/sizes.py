@@ -130,7 +130,8 @@ def at_size(plan: Plan, task: PipelineSearch, batch: int) -> Solved:
 
 
 def shape_at(pipeline: Pipeline, batch: int) -> Configuration:
-    """How a batch goes through the stages of a plan.
+    """How a batch goes through the stages of a plan: with the largest micro-batch of which every
+    stage has one, as a search would (`planner/pipeline/space.py`); else with the largest.
 
     Args:
         pipeline: of the plan.
@@ -140,10 +141,12 @@ def shape_at(pipeline: Pipeline, batch: int) -> Configuration:
         RequestError: chunks cannot be interleaved with any micro-batch.
     """
     rounds = pipeline.parts if pipeline.chunks > 1 else 1
-    for size in reversed(divisors(math.gcd(pipeline.micro_batch, batch))):
-        if batch // size % rounds == 0:
-            return Configuration(pipeline.parts, size, batch // size, pipeline.chunks)
-    raise _other_size(f"{batch} samples are no whole rounds of {rounds} micro-batches")
+    every = reversed(divisors(math.gcd(pipeline.micro_batch, batch)))
+    sizes = [size for size in every if batch // size % rounds == 0]
+    if not sizes:
+        raise _other_size(f"{batch} samples are no whole rounds of {rounds} micro-batches")
+    size = next((size for size in sizes if batch // size >= pipeline.parts), sizes[0])
+    return Configuration(pipeline.parts, size, batch // size, pipeline.chunks)
 
 
 def _other_size(why: str) -> RequestError:

@@ -28,6 +28,9 @@ LLAMA = {
     "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
     "tie_word_embeddings": False, "torch_dtype": "bfloat16",
 }  # fmt: skip
+PATIENCE_S = 3600.0
+"""A slow machine finds what a fast one finds."""
+
 CASES: Mapping[str, tuple[str, dict[str, Any], dict[str, int]]] = {
     "llama3_8b": ("data/models", LLAMA, {}),
     "gpt2_small": ("tests/data/models", dict(published("gpt2").config), {}),
@@ -60,7 +63,8 @@ def test_parameters_and_arithmetic_are_equal(name: str) -> None:
 
 
 def planned(graph: OpGraph, devices: int) -> Plan:
-    return search(graph, named_cluster("atlas-800t-a2", devices), SearchRequest(batch=64))
+    request = SearchRequest(batch=64, time_limit_s=PATIENCE_S)
+    return search(graph, named_cluster("atlas-800t-a2", devices), request)
 
 
 @pytest.mark.parametrize(
