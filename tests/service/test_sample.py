@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from fastapi.testclient import TestClient
 
 from service.sample import MODEL, OPTIONS, sample_plan
@@ -14,6 +15,7 @@ def test_it_is_what_the_search_finds_today() -> None:
     assert is_same, "make sample"
 
 
+@pytest.mark.fast
 def test_it_is_there_at_once_and_as_often_as_it_is_wanted_once(client: TestClient) -> None:
     first, again = (client.post("/v1/plans/sample") for _ in range(2))
     assert first.status_code == 201
