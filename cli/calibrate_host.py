@@ -124,6 +124,7 @@ def _print(facts: HostFacts, fit: LinkFit | None, written: list[Path]) -> None:
         out.print(f"- start of an operator: {format_seconds(facts.start_s)}")
         if fit is not None:
             out.print(f"- messages: {_link_text(fit)}")
+            out.print(f"- overlap: {facts.overlap:.0%} of a message hides behind computation")
         for path in written:
             out.print(f"\nWritten\n- {path}")
 

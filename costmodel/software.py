@@ -74,6 +74,11 @@ class SoftwareProfile:
         left = min(1.0, (1.0 - self.tensor_hidden) * factors.get("tensor_shown", 1.0))
         return replace(self, **own, **shown, tensor_hidden=1.0 - left, is_own=True)
 
+    def on(self, chip: Chip) -> Self:
+        """The same where the chip's own cores carry messages: at least so much of them shows."""
+        least = 1.0 - chip.overlap
+        return replace(self, **{name: max(getattr(self, name), least) for name in _SHOWN})
+
     def kernels(self, entry: OperatorEntry) -> float:
         """Time of an operator in a step over that alone."""
         return float(getattr(self, kernel_class(entry)))
@@ -142,7 +147,7 @@ def software_profile(
         ValueError: there is no such profile.
     """
     found = _shipped(name, target, chip)
-    return found.scaled(own) if own else found
+    return (found.scaled(own) if own else found).on(chip)
 
 
 def _shipped(name: str, target: str, chip: Chip) -> SoftwareProfile:
@@ -174,7 +179,9 @@ def basis_notes(chip: Chip, software: SoftwareProfile) -> tuple[str, ...]:
     rates = _BASIS + str(chip_constants(chip).basis)
     if software == GENERIC:
         return (rates,)
-    where = software.generation or "all generations"
+    where = f"fitted to runs on {software.generation or 'all generations'}"
+    if software.name == GENERIC.name:
+        where = "as measured of the machine"
     own = " and to your own" if software.is_own else ""
     times = ", ".join(f"{name} {getattr(software, name):.2f}" for name in KERNELS)
     gathers, syncs, hidden = (
@@ -182,7 +189,7 @@ def basis_notes(chip: Chip, software: SoftwareProfile) -> tuple[str, ...]:
         for name in ("gathers_shown", "sync_shown", "tensor_hidden")
     )
     note = (
-        f"software {software.name}, fitted to runs on {where}{own}: kernels take so many times as "
+        f"software {software.name}, {where}{own}: kernels take so many times as "
         f"long as alone: {times}; at least {gathers} of parameter gathers and {syncs} of gradient "
         f"reductions show, {hidden} of activation messages hide; the host issues an operator in "
         f"{1e6 * software.host_s:.0f} us"

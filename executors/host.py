@@ -32,6 +32,8 @@ class HostFacts:
     memory_bytes: float
     """Of the machine, for all processes."""
     machine: Mapping[str, str]
+    overlap: float = 1.0
+    """Share of a message that hides behind computation: processes of a CPU have no other cores."""
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> HostFacts:
@@ -135,6 +137,7 @@ def _chip(facts: HostFacts, where: str, told: str) -> dict[str, Any]:
             "memory": _stated("1", "the bandwidth is measured"),
         },
         "launch_latency": _stated(f"{facts.start_s * 1e6:.4g} us", "an operator on one element"),
+        "overlap": _stated(f"{facts.overlap:.3f}", "all-reduces beside products"),
     }  # fmt: skip
 
 

@@ -115,6 +115,8 @@ class ChipFile(Strict):
     memory: _Memory
     efficiency: _Efficiency
     launch_latency: Duration
+    overlap: Ratio | None = None
+    """Share of a message that computation can hide; all of it if absent."""
     other_peaks: dict[str, Rate] = Field(default_factory=dict)
     """Rates of types that are not planned with, and rates as advertised."""
     counts: dict[str, Count] = Field(default_factory=dict)
@@ -138,6 +140,7 @@ class ChipFile(Strict):
             memory_efficiency=parse_ratio(self.efficiency.memory.value),
             launch_latency_s=parse_seconds(self.launch_latency.value),
             host_bandwidth_bytes_per_s=self._host_bandwidth(),
+            overlap=1.0 if self.overlap is None else parse_ratio(self.overlap.value),
         )
 
     def _host_bandwidth(self) -> float | None:

@@ -89,6 +89,10 @@ class Chip:
     """Achieved bandwidth of the link to the memory of the host, per direction; `None` if it is not
     known."""
 
+    overlap: float = 1.0
+    """Share of a message that computation can hide: below 1 where the cores that compute carry the
+    messages too, as those of a CPU do."""
+
     def supports(self, dtype: str) -> bool:
         """True if a matmul of this dtype runs on the chip."""
         return dtype in self.peak_flops
@@ -243,6 +247,8 @@ class Cluster:
         """Plain JSON values; `from_dict` restores an equal cluster."""
         record = asdict(self)
         record["chip"]["peak_flops"] = dict(sorted(self.chip.peak_flops.items()))
+        if self.chip.overlap == 1.0:  # of files as of releases without the field
+            del record["chip"]["overlap"]
         record["tiers"] = [asdict(tier) | {"kind": tier.kind.value} for tier in self.tiers]
         record["library"] = None if self.library is None else self.library.to_dict()
         return record

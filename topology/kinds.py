@@ -50,6 +50,7 @@ def common_chip(one: Chip, two: Chip) -> Chip:
         memory_efficiency=narrow.memory_efficiency,
         launch_latency_s=max(one.launch_latency_s, two.launch_latency_s),
         host_bandwidth_bytes_per_s=None if None in hosts else slowest_host,
+        overlap=min(one.overlap, two.overlap),
     )
 
 

@@ -8,6 +8,7 @@ import argparse
 import itertools
 import json
 import os
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -29,15 +30,22 @@ _MORE = ((2048, 1024, 1024), (1024, 4096, 1024), (1024, 1024, 4096), (2048, 2048
 _WIDE = ((512, 4096, 16384), (1024, 4096, 16384), (1024, 4096, 16384))
 """Of an accelerator, which smaller products do not fill."""
 _LARGEST = ((8192, 8192, 8192),)
+_SLOW = ((512, 256, 256),)
+"""Of a CPU in 16 bits, which has no units for them: a larger product takes a minute."""
 _STREAMS = (2**18, 2**20, 2**24)
 _WIDE_STREAMS = (2**20, 2**24, 2**28)
 _MESSAGES = tuple(2**n for n in range(12, 27, 2))
+_HIDDEN = (2**20, 2**22, 2**24)
+"""Bytes of messages beside products."""
+_BEFORE = (256, 1024, 1024)
+"""Product that a process computes before each message, as in a step: not all arrive at once."""
 _IN_A_ROW = 200
 """Operators on one element, one after the other."""
 _DTYPES = ("float32", "bfloat16")
 _LEAST_S = 0.1
 """A measurement goes on so long."""
 _MOST_TIMES = 2000
+_MOST_BEHIND_WORK = 40
 
 
 def main() -> None:
@@ -51,7 +59,7 @@ def main() -> None:
     with joined(chosen.rank, chosen.size, chosen.folder / "meeting"):
         found = HostFacts(
             dist.get_world_size(), tuple(_products()), tuple(_streams()), _start_s(),
-            tuple(_messages()), _memory_bytes(), machine_facts(),
+            tuple(_messages()), _memory_bytes(), machine_facts(), _overlap(),
         )  # fmt: skip
         if chosen.rank == 0:
             (chosen.folder / "host.json").write_text(json.dumps(asdict(found)))
@@ -82,7 +90,7 @@ def _products() -> Any:
     shapes = [*itertools.product(*grid), *(_LARGEST if wide else _MORE)]
     for dtype in _DTYPES:
         kind = getattr(torch, dtype)
-        for rows, inner, columns in shapes if wide or dtype == "float32" else shapes[-1:]:
+        for rows, inner, columns in shapes if wide or dtype == "float32" else _SLOW:
             one = torch.randn(rows, inner, device=device_name(), dtype=kind)
             other = torch.randn(inner, columns, device=device_name(), dtype=kind)
             yield dtype, rows, inner, columns, _timed(partial(torch.matmul, one, other))
@@ -120,7 +128,58 @@ def _messages() -> Any:
             "all_to_all": partial(collectives.all_to_all_single, whole, None, None, group),
         }
         for kind, act in acts.items():
-            yield kind, own, _timed(partial(_waited, act))
+            yield kind, own, _behind_work(partial(_waited, act))
+
+
+def _product(rows: int, inner: int, columns: int) -> Callable[[], Any]:
+    one = torch.randn(rows, inner, device=device_name())
+    return partial(torch.matmul, one, torch.randn(inner, columns, device=device_name()))
+
+
+def _behind_work(act: Callable[[], Any]) -> float:
+    """Seconds of one call after computation of its own, of the slowest process; the median."""
+    work, found = _product(*_BEFORE), []
+    (once,) = largest([_timed(act)])
+    times = max(5, min(_MOST_BEHIND_WORK, round(_LEAST_S / once)))
+    dist.barrier()
+    for _ in range(times):
+        work()
+        synchronise()
+        start = time.perf_counter()
+        act()
+        synchronise()
+        found.append(time.perf_counter() - start)
+    (slowest,) = largest([statistics.median(found)])
+    return slowest
+
+
+def _overlap() -> float:
+    """Share of a message that hides behind computation of the same length, in [0, 1]."""
+    group = dist.group.WORLD
+    if dist.get_world_size() < 2:
+        return 1.0
+    product, hidden = _product(*_BEFORE), []
+    for nbytes in _HIDDEN:
+        whole = torch.ones(nbytes // 4, device=device_name())
+        send = partial(collectives.all_reduce, whole, "sum", group)
+        sent_s, product_s = _timed(partial(_waited, send)), _timed(product)
+        times = max(1, round(sent_s / product_s))
+        computed_s = _timed(partial(_repeated, product, times))
+        both_s = _timed(partial(_beside, send, product, times))
+        hidden.append((sent_s + computed_s - both_s) / min(sent_s, computed_s))
+    return min(1.0, max(0.0, statistics.median(hidden)))
+
+
+def _repeated(act: Callable[[], Any], times: int) -> None:
+    for _ in range(times):
+        act()
+
+
+def _beside(send: Callable[[], Any], act: Callable[[], Any], times: int) -> None:
+    """Send, and compute meanwhile."""
+    sent = send()
+    _repeated(act, times)
+    collectives.wait_tensor(sent)
 
 
 def _waited(act: Callable[[], Any]) -> Any:

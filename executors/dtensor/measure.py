@@ -50,9 +50,11 @@ from ir.plan_file import read_plan
 from ir.plan_stages import first_rank, slowest_part
 
 _OPTIMIZERS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "adamw": ("AdamW", {}), "adam": ("Adam", {}), "adagrad": ("Adagrad", {}), "sgd": ("SGD", {}),
-    "momentum": ("SGD", {"momentum": 0.9}), "adafactor": ("Adafactor", {}),
+    "adamw": ("AdamW", {"fused": True}), "adam": ("Adam", {"fused": True}),
+    "adagrad": ("Adagrad", {}), "sgd": ("SGD", {"fused": True}),
+    "momentum": ("SGD", {"momentum": 0.9, "fused": True}), "adafactor": ("Adafactor", {}),
 }  # fmt: skip
+"""Class and options; fused where torch can, as the plan prices an update: one pass over memory."""
 _CLASSES = (
     ("products", ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear")),
     ("convolutions", ("aten::conv", "aten::_conv", "aten::mkldnn_conv", "aten::slow_conv")),

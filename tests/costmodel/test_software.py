@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from costmodel.software import (
@@ -15,8 +17,12 @@ from costmodel.software import (
     usual_software,
 )
 from ir.ops import lookup
+from planner.request import SearchRequest
 from planner.requests.options.searches import SOFTWARE
-from topology.catalogue import named_chip
+from planner.search import search
+from tests.builders import mlp
+from topology.catalogue import named_chip, named_cluster
+from topology.cluster import Cluster
 
 pytestmark = pytest.mark.fast
 
@@ -76,3 +82,33 @@ def test_notes_say_what_a_step_counts() -> None:
 
 def test_the_option_names_the_profiles_that_there_are() -> None:
     assert (AUTO, *software_names()) == SOFTWARE
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.25])
+def test_cores_that_carry_messages_let_no_more_of_them_hide(overlap: float) -> None:
+    chip = replace(H100, overlap=overlap)
+    found = software_profile("generic", "torch", chip)
+    assert found.gathers_shown == found.sync_shown == 1.0 - overlap
+    fitted, before = (software_profile("torchtitan", "torch", c) for c in (chip, H100))
+    assert fitted.gathers_shown == max(before.gathers_shown, 1.0 - overlap)
+    assert fitted.host_s == before.host_s
+    assert "as measured of the machine" in basis_notes(chip, found)[1]
+
+
+def test_a_plan_hides_nothing_where_cores_carry_all_messages() -> None:
+    machine = named_cluster("dgx-h100", 2)
+    slow = replace(machine, chip=replace(machine.chip, overlap=0.0))
+    asked = SearchRequest(
+        training=True, zero="3", degrees=(("dp", 2),), pipeline="off", profile="generic"
+    )
+    free, held = (search(mlp(8, 1024, 4096, 4096), each, asked) for each in (machine, slow))
+    assert sum(free.estimate.hidden_by_cause.values()) > 0.0
+    assert sum(held.estimate.hidden_by_cause.values()) == pytest.approx(0.0, abs=1e-15)
+    assert held.estimate.step_time_s >= free.estimate.step_time_s
+
+
+def test_files_of_plans_have_the_share_where_it_is_not_all() -> None:
+    machine = named_cluster("dgx-h100", 2)
+    assert "overlap" not in machine.to_dict()["chip"]
+    slow = replace(machine, chip=replace(machine.chip, overlap=0.25))
+    assert Cluster.from_dict(slow.to_dict()) == slow
