@@ -16,7 +16,6 @@ from executors.exchange import ExchangeError, exchanged
 from executors.gradients import run_backward
 from executors.placement import Spread, disagreement
 from executors.reference import Forward, paths_of
-from executors.semantics.call import NotRunError
 from executors.splits import GRADIENT_TERMS
 from executors.spmd import Around
 from ir.differentiation import operand_gradients, read_back, tensors_with_gradient
@@ -26,6 +25,7 @@ from ir.layout import Layout
 from ir.ops import LOSS
 from ir.plan import LEAVES
 from ir.plan_enums import Cause
+from ir.semantics.call import NotRunError
 from topology.mesh import Mesh
 
 BACKWARD = frozenset({Cause.ACTIVATION_GRADIENT, Cause.GRADIENT_SYNC})

@@ -15,7 +15,6 @@ from autograd.tracer import getval
 
 from executors.device_algorithms.device import Backward
 from executors.placement import Array, Spread, coordinates, spread
-from executors.semantics.call import NotRunError
 from executors.splits import (
     Assignment,
     derived_assignment,
@@ -29,6 +28,7 @@ from ir.layout import Layout
 from ir.ops import OpView, lookup
 from ir.ops.fused import fused_rule, tensor_maps
 from ir.rule import ShardingRule
+from ir.semantics.call import NotRunError
 
 
 def run_composite(task: OperatorRun, algorithms: Mapping[str, Algorithm]) -> Shards:

@@ -9,13 +9,15 @@ import numpy as np
 from autograd.tracer import getval
 from onnx.reference import ReferenceEvaluator
 
+from executors.differentiable import AUTOGRAD
 from executors.onnx_form import RUNS_AS, Dims, Form
 from executors.placement import Array
 from executors.semantics import SEMANTICS
-from executors.semantics.call import Call, NotRunError
 from executors.semantics.onnx_forms import model_of
 from ir.graph import Op, Tensor
 from ir.ops import lookup
+from ir.semantics.arrays import computing_with
+from ir.semantics.call import Call, NotRunError
 
 
 @dataclass(slots=True)
@@ -90,9 +92,10 @@ def computed(
     results: Sequence[Tensor],
     result_dims: Sequence[Dims],
 ) -> list[Array]:
-    """Results of an operator by `executors.semantics`."""
+    """Results of an operator by its semantics."""
     dtypes = tuple(working_dtype(t.dtype).name for t in results)
-    return SEMANTICS[op.kind](Call(op, tuple(operands), tuple(result_dims), dtypes))
+    with computing_with(AUTOGRAD):
+        return SEMANTICS[op.kind](Call(op, tuple(operands), tuple(result_dims), dtypes))
 
 
 def working_dtype(dtype: str) -> np.dtype[np.generic]:

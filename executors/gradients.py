@@ -10,13 +10,13 @@ from autograd.builtins import list as traced_list
 
 from executors.evaluation import Differentiable
 from executors.placement import Array, Spread
-from executors.semantics.call import NotRunError
 from executors.splits import GRADIENT_TERMS, Assignment, fitted, result_layouts
 from executors.spmd import Algorithm, Around, OperatorRun
 from ir.graph import Op, OpGraph
 from ir.layout import Layout
 from ir.ops import OpView, lookup
 from ir.rule import FactorMap
+from ir.semantics.call import NotRunError
 
 
 def run_backward(

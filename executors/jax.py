@@ -16,7 +16,6 @@ import numpy as np
 from executors.evaluation import Evaluator
 from executors.judgement import Judgement, Traffic, predicted_traffic, summed, traffic_of
 from executors.placement import Array
-from executors.semantics.call import NotRunError
 from executors.verdict import compared, only_one_has, run_whole
 from executors.xla.devices import device_bytes, devices
 from executors.xla.hlo import parse_module
@@ -26,6 +25,7 @@ from executors.xla.program import Program, known_numbers
 from executors.xla.reading import SMALL_BYTES, Reading, read
 from ir.graph import OpGraph
 from ir.plan import Plan
+from ir.semantics.call import NotRunError
 
 __all__ = ["TOLERANCES", "Parallel", "judge", "parallelize"]
 

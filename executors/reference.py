@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from executors.algorithms import ALGORITHMS
 from executors.exchange import Communication, ExchangeError, exchanged
 from executors.placement import Array, Spread, disagreement, spread, whole
-from executors.semantics.call import NotRunError
 from executors.splits import completed
 from executors.spmd import Around, Runner, run_operator
 from ir.dtypes import dtype_bytes
@@ -24,6 +23,7 @@ from ir.ops import LOSS
 from ir.plan import LEAVES, NamedLayout, Plan, PlannedCollective, PlannedOperator
 from ir.plan_enums import Cause
 from ir.plan_stages import stage_mesh
+from ir.semantics.call import NotRunError
 from topology.mesh import Mesh, MeshAxis
 
 FORWARD = frozenset({Cause.FORWARD, Cause.PARAMETER_GATHER})

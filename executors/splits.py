@@ -11,10 +11,10 @@ import autograd.numpy as np
 
 from executors.exchange import Communication, exchanged
 from executors.placement import Array, Spread, coordinates, region_of
-from executors.semantics.call import NotRunError
 from ir.graph import Op
 from ir.layout import Layout
 from ir.rule import FactorMap, ShardingRule
+from ir.semantics.call import NotRunError
 
 Assignment: TypeAlias = tuple[int, ...]
 """For each mesh axis the factor that it splits; negative where it splits none."""

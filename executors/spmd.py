@@ -19,12 +19,12 @@ from autograd.tracer import getval
 from executors.device_algorithms.device import Backward
 from executors.exchange import Communication
 from executors.placement import Array, Spread, coordinates, region_of
-from executors.semantics.call import NotRunError
 from executors.splits import Assignment, fitted, in_pieces, result_layouts
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Tensor
 from ir.layout import Layout
 from ir.ops import OpView, lookup
+from ir.semantics.call import NotRunError
 from topology.mesh import Mesh
 
 STATISTIC_BYTES = 4

@@ -20,7 +20,6 @@ from executors.evaluation import Evaluator
 from executors.exchange import Communication, ExchangeError
 from executors.placement import Array, Spread, spread, whole
 from executors.reference import Forward, Mismatch, Run
-from executors.semantics.call import NotRunError
 from executors.spmd import Runner
 from ir.batch import with_batch
 from ir.dtypes import dtype_bytes
@@ -30,6 +29,7 @@ from ir.ops import LOSS
 from ir.plan import NamedLayout, Plan, PlannedCollective, is_once
 from ir.plan_enums import Cause
 from ir.plan_stages import leaving, once_in_step, received, stage_plan
+from ir.semantics.call import NotRunError
 
 
 def batch_graph(plan: Plan) -> OpGraph:

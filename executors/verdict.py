@@ -14,7 +14,6 @@ from executors.evaluation import Evaluator
 from executors.gradients import run_backward
 from executors.placement import Array, Spread, spread, whole
 from executors.reference import Mismatch
-from executors.semantics.call import NotRunError
 from executors.spmd import Around, Runner, run_operator
 from executors.step import batch_graph, run_step
 from ir.differentiation import operand_gradients, tensors_with_gradient
@@ -22,6 +21,7 @@ from ir.graph import OpGraph
 from ir.layout import Layout
 from ir.ops import LOSS
 from ir.plan import Plan
+from ir.semantics.call import NotRunError
 from topology.mesh import Mesh, MeshAxis
 
 NOTHING = 1e-3

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ir.graph import Op, OpGraph, Tensor, unused_name
-from ir.ops import is_known, kinds_of, lookup
+from ir.ops import is_known, lookup
 from ir.ops.elementwise import pointwise_rule
+from ir.ops.random import DRAWN
 
 
 def cleaned(graph: OpGraph) -> OpGraph:
@@ -159,10 +160,6 @@ def _merged_lead(before: tuple[int, ...], after: tuple[int, ...]) -> int:
     return max(fitting, default=0)
 
 
-_DRAWN = kinds_of("random") | {"Dropout"}
-"""Each of them draws numbers of its own."""
-
-
 def without_duplicates(graph: OpGraph) -> OpGraph:
     """The graph with equal operators merged.
 
@@ -183,7 +180,7 @@ def without_duplicates(graph: OpGraph) -> OpGraph:
 
 
 def _may_merge(op: Op, graph: OpGraph) -> bool:
-    if not is_known(op.kind) or op.kind in _DRAWN or op.parts:
+    if not is_known(op.kind) or op.kind in DRAWN or op.parts:
         return False
     return not lookup(op.kind).fusible and not any(n in graph.outputs for n in op.outputs)
 

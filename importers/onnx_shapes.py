@@ -20,15 +20,16 @@ from importers.errors import ModelError, UnboundError
 from importers.onnx_checks import captured, dense_form, describe
 from importers.onnx_dimensions import bindable, evaluate_dimension, open_name
 from importers.onnx_facts import STANDARD_DOMAINS, TensorFacts, reads_of
+from importers.onnx_folding import folded
 from importers.onnx_foreign_shapes import Known, foreign_types
 from importers.onnx_guards import check_node
+from importers.onnx_node import node_context
 from importers.onnx_unknown_sizes import bound_value, loop_types, unknown_size, value_inputs
 from importers.onnx_values import (
     MAX_ELEMENTS,
     Array,
     attributes_of,
     element_code,
-    evaluate,
     literal,
     tensor_value,
 )
@@ -155,13 +156,9 @@ class ShapeInference:
         unknown = next((n for n in inputs if n not in self.facts.dims), None)
         if unknown is not None:
             raise self._unknowable(unknown, node)
-        value = self._constant_value(node, inputs, attributes_of(node))
-        code = None if value is None else element_code(value)
-        if value is None or code is None:
-            self._infer(node, inputs)
-        else:
-            self.facts.learn(node.output[0], tuple(value.shape), code)
-            self.facts.value[node.output[0]] = value
+        value = self._known_value(node, inputs)
+        if value is None:
+            value = self._infer(node, inputs)
         if node.op_type == "Concat" and value is None:
             self._keep_part(node, inputs)
         constant = (
@@ -183,31 +180,54 @@ class ShapeInference:
         if not known or size > _SEEN_BY_INFERENCE or "int" not in facts.dtype[node.output[0]]:
             return
         parts = [facts.value.get(n, np.full(facts.dims[n], np.nan)) for n in inputs]
-        part = evaluate("Concat", parts, attributes_of(node))
-        if part is not None:
-            facts.part[node.output[0]] = part
+        axis = attributes_of(node).get("axis")
+        if isinstance(axis, int):
+            facts.part[node.output[0]] = np.concatenate(parts, axis)
 
-    def _constant_value(
-        self, node: onnx.NodeProto, inputs: list[str], attributes: dict[str, object]
-    ) -> Array | None:
+    def _known_value(self, node: onnx.NodeProto, inputs: list[str]) -> Array | None:
+        """Numbers of a node that holds them, or asks for dims."""
         if node.domain not in STANDARD_DOMAINS or len(node.output) != 1:
             return None
+        value, attributes = None, attributes_of(node)
         if node.op_type == "Constant":
-            return literal(attributes)
-        if node.op_type in {"Shape", "Size"} and inputs:
-            return _shape_value(node.op_type, self.facts.dims[inputs[0]], attributes)
+            value = literal(attributes)
+        elif node.op_type in {"Shape", "Size"} and inputs:
+            value = _shape_value(node.op_type, self.facts.dims[inputs[0]], attributes)
+        code = None if value is None else element_code(value)
+        if value is None or code is None:
+            return None
+        self.facts.learn(node.output[0], tuple(value.shape), code)
+        self.facts.value[node.output[0]] = value
+        return value
+
+    def _infer(self, node: onnx.NodeProto, inputs: list[str]) -> Array | None:
+        """Learn dims and types of the results; return the numbers of one that constants make."""
+        key = self._signature(node, inputs)
+        if key not in self._known:
+            found = self._inferred(node, inputs)
+            self._known[key] = tuple(self._resolve(n, found.get(n)) for n in node.output)
+        for name, known in zip(node.output, self._known[key], strict=True):
+            if name and known is not None:
+                self.facts.learn(name, *known)
+        first = next(n for n in node.output if n)
+        value = self._computed(node, inputs)
+        if value is not None:
+            self.facts.value[first] = value
+        elif first not in self.facts.dims:
+            raise self._unknowable(first, node, self._inferred(node, inputs).get(first))
+        return value
+
+    def _computed(self, node: onnx.NodeProto, inputs: list[str]) -> Array | None:
+        """Numbers of a result that follows from known ones."""
         known = all(n in self.facts.value and n not in self.facts.weights for n in inputs)
         if not inputs or len(inputs) != len(node.input) or not known:
             return None
-        return evaluate(node.op_type, [self.facts.value[n] for n in inputs], attributes)
-
-    def _infer(self, node: onnx.NodeProto, inputs: list[str]) -> None:
-        key = self._signature(node, inputs)
-        if key not in self._known:
-            self._known[key] = self._infer_once(node, inputs)
-        for name, found in zip(node.output, self._known[key], strict=True):
-            if name and found is not None:
-                self.facts.learn(name, *found)
+        value = folded(node_context(node, 0, self.facts, self.opset))
+        code = None if value is None else element_code(value)
+        if value is None or code is None:
+            return None
+        self.facts.learn(node.output[0], tuple(value.shape), code)
+        return value
 
     def _signature(self, node: onnx.NodeProto, inputs: list[str]) -> tuple[object, ...]:
         facts = self.facts
@@ -232,20 +252,12 @@ class ShapeInference:
     def _has_schema(self, node: onnx.NodeProto) -> bool:
         return onnx.defs.has(node.op_type, self._version(node.domain), node.domain)
 
-    def _infer_once(self, node: onnx.NodeProto, inputs: list[str]) -> tuple[Known | None, ...]:
+    def _inferred(self, node: onnx.NodeProto, inputs: list[str]) -> Mapping[str, onnx.TypeProto]:
         if self._has_schema(node):
-            found = self._onnx_inference(node, inputs)
-        else:
-            found = foreign_types(node, [self._learnt(n) for n in node.input])
-            # Whether a cache is a buffer for all steps is known to the exporter alone.
-            found = {n: t for n, t in found.items() if self._resolve(n, None) is None}
-        resolved = tuple(self._resolve(name, found.get(name)) for name in node.output)
-        for name, known in zip(node.output, resolved, strict=True):
-            if name:
-                if known is None:
-                    raise self._unknowable(name, node, found.get(name))
-                break
-        return resolved
+            return self._onnx_inference(node, inputs)
+        found = foreign_types(node, [self._learnt(n) for n in node.input])
+        # Whether a cache is a buffer for all steps is known to the exporter alone.
+        return {n: t for n, t in found.items() if self._resolve(n, None) is None}
 
     def _learnt(self, name: str) -> Known | None:
         return (self.facts.dims[name], self.facts.code[name]) if name else None

@@ -10,11 +10,13 @@ from typing import Any
 import autograd.numpy as np
 
 from executors.device_algorithms.device import AllReduce, DeviceAlgorithm, Running
+from executors.differentiable import AUTOGRAD
 from executors.placement import Array, coordinates, region_of
-from executors.semantics.call import Call
-from executors.semantics.statistics import Combine
 from executors.spmd import Algorithm, OperatorRun, Shards
 from ir.graph import Op, OpGraph, Tensor
+from ir.semantics.arrays import computing_with
+from ir.semantics.call import Call
+from ir.semantics.statistics import Combine
 
 _COMBINED: Mapping[Combine, Callable[[Array, Array], Array]] = MappingProxyType(
     {
@@ -95,7 +97,12 @@ class RankPart:
 
 def in_step(algorithm: DeviceAlgorithm) -> Algorithm:
     """The algorithm on every device of a task."""
-    return lambda task: _driven(task, [algorithm(RankPart(task, rank)) for rank in task.ranks])
+
+    def run(task: OperatorRun) -> Shards:
+        with computing_with(AUTOGRAD):
+            return _driven(task, [algorithm(RankPart(task, rank)) for rank in task.ranks])
+
+    return run
 
 
 def _driven(task: OperatorRun, running: Sequence[Running]) -> Shards:

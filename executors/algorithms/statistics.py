@@ -9,10 +9,10 @@ import autograd.numpy as np
 from autograd.tracer import getval, isbox
 
 from executors.placement import Array
-from executors.semantics.statistics import largest
 from executors.spmd import Algorithm, OperatorRun, Shards, alone
 from ir.ops import OpView
 from ir.ops.reduction import EXTREMES, reduced_axes
+from ir.semantics.statistics import largest
 
 
 def _extreme(task: OperatorRun) -> Shards:
@@ -24,7 +24,7 @@ def _extreme(task: OperatorRun) -> Shards:
         return task.local()
     sign, dtype = (1 if task.op.kind == "ReduceMax" else -1), getval(data.shards[0]).dtype
     keep = len(task.results[0].dims) == len(data.dims)
-    tops = task.all_reduce([largest(sign * x, dims) for x in data.shards], axes, np.maximum)
+    tops = task.all_reduce([largest(sign * getval(x), dims) for x in data.shards], axes, np.maximum)
     chosen = [sign * getval(x) == top for x, top in zip(data.shards, tops, strict=True)]
 
     def shape(array: Array) -> Array:

@@ -1,6 +1,6 @@
 """Operators of which a device needs what others have: one algorithm for one device.
 
-It is the same for every array library: `executors.semantics.arrays` says which one computes. What a
+It is the same for every array library: `ir.semantics.arrays` says which one computes. What a
 device sends is yielded; who runs the algorithm carries it and sends back what arrives. The numpy
 executor runs those of all devices in step, torch runs one in each process.
 """

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
-from executors.semantics.call import CallOf
-from executors.semantics.statistics import Combine
 from ir.graph import AttributeValue, Op, OpGraph, Tensor
 from ir.ops import OpView
+from ir.semantics.call import CallOf
+from ir.semantics.statistics import Combine
 
 
 class Backward(Enum):

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from executors.device_algorithms.device import Device, DeviceAlgorithm, Running, view_of
-from executors.semantics.arrays import np
+from ir.semantics.arrays import np
 
 
 def own_rows(rows: Any, size: int, first: int, count: int) -> tuple[Any, Any]:

@@ -16,12 +16,12 @@ from executors.device_algorithms.device import (
     view_of,
     with_attributes,
 )
-from executors.semantics.arrays import np
 from executors.semantics.losses import of_targets, weights_of
-from executors.semantics.statistics import Combine, largest
 from ir.graph import OpGraph
 from ir.ops import LOSS
 from ir.ops.losses import CLASS_LOSSES, CROSS_ENTROPY, divides_by_weights
+from ir.semantics.arrays import np
+from ir.semantics.statistics import Combine, largest
 
 Exchanges = Generator[AllReduce, Any, Any]
 

@@ -15,9 +15,9 @@ from executors.device_algorithms.device import (
     Running,
     view_of,
 )
-from executors.semantics.arrays import constant, np
 from executors.semantics.normalisations import affine, divided_by_norm
 from ir.ops.normalisation import LAYER_NORMS, MEAN_VARIANCE_EPSILON
+from ir.semantics.arrays import constant, np
 
 Dims: TypeAlias = tuple[int, ...]
 

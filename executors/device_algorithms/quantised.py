@@ -12,7 +12,6 @@ from executors.device_algorithms.device import (
     Running,
     with_groups,
 )
-from executors.semantics.arrays import np
 from executors.semantics.quantised import (
     image,
     product,
@@ -20,7 +19,8 @@ from executors.semantics.quantised import (
     rounded_image,
     rounded_product,
 )
-from executors.semantics.statistics import Combine
+from ir.semantics.arrays import np
+from ir.semantics.statistics import Combine
 
 
 def _dynamic(device: Device) -> Running:

@@ -15,9 +15,9 @@ from executors.device_algorithms.device import (
     Running,
     view_of,
 )
-from executors.semantics.arrays import np
-from executors.semantics.statistics import REDUCED, Combine, largest
 from ir.ops.reduction import MEANS, SOFTMAXES, reduced_axes, statistics_axes
+from ir.semantics.arrays import np
+from ir.semantics.statistics import REDUCED, Combine, largest
 
 
 def _softmax(device: Device) -> Running:

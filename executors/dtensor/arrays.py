@@ -1,4 +1,4 @@
-"""Torch as the array library of `executors.semantics`."""
+"""Torch as the array library of operators."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 
 from executors.dtensor.call import Call, Kernel
 from executors.dtensor.numbers import torch_dtype
-from executors.semantics.arrays import Library, computing_with
-from executors.semantics.call import Semantics
+from ir.semantics.arrays import Library, computing_with
+from ir.semantics.call import Semantics
 
 _NOT_OF_TORCH = (AttributeError, IndexError, TypeError, ValueError)
 """Raised where torch has no such function, argument, method, slice or maximum of nothing."""

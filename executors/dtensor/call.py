@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from executors.semantics.call import CallOf
+from ir.semantics.call import CallOf
 
 Call: TypeAlias = CallOf[Any]
 """Dims of results are those of whole tensors where operands are DTensors, else of the part."""

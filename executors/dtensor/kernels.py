@@ -21,10 +21,10 @@ from executors.dtensor.kernels_shape import SHAPE
 from executors.dtensor.kernels_statistics import STATISTICS
 from executors.dtensor.numbers import same_kind, torch_dtype
 from executors.semantics import SEMANTICS
-from executors.semantics.call import applied
-from executors.semantics.elementwise import number
 from ir.ops import catalogue
 from ir.ops.elementwise import BIASED_GELUS, SWISHES
+from ir.semantics.call import applied
+from ir.semantics.elementwise import number
 
 __all__ = ["KERNELS", "Kernel"]
 

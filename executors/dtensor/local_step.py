@@ -21,11 +21,11 @@ from executors.dtensor.moves import Hop, Mover
 from executors.dtensor.part import Part
 from executors.dtensor.routes import Routes
 from executors.dtensor.traffic import Log
-from executors.semantics.call import NotRunError
 from ir.graph import Op, OpGraph
 from ir.layout import Layout
 from ir.normalise.ends import ENDS
 from ir.plan import LEAVES, NamedLayout, Plan
+from ir.semantics.call import NotRunError
 
 Way: TypeAlias = Callable[[Any], Any]
 

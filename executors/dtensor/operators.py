@@ -18,9 +18,9 @@ from executors.dtensor.numbers import same_kind
 from executors.dtensor.part import Part
 from executors.dtensor.split import Split
 from executors.dtensor.traffic import Log, Sent
-from executors.semantics.call import NotRunError
 from ir.graph import OpGraph
 from ir.layout import Layout
+from ir.semantics.call import NotRunError
 
 _REFUSALS = (
     ArithmeticError,

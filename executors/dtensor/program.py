@@ -17,12 +17,12 @@ from executors.dtensor.grid import Grid
 from executors.dtensor.moves import Mover
 from executors.dtensor.operators import Operators, Ran, local_of
 from executors.dtensor.routes import Routes
-from executors.semantics.call import NotRunError
 from ir.differentiation import tensors_with_gradient
 from ir.graph import Op, Role
 from ir.layout import Layout
 from ir.ops import LOSS
 from ir.plan import NamedLayout, Plan
+from ir.semantics.call import NotRunError
 
 _MISHAPS = (NotRunError, NotImplementedError, RuntimeError, ValueError, AssertionError, LookupError)
 

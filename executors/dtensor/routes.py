@@ -12,12 +12,12 @@ from executors.dtensor.grid import Grid
 from executors.dtensor.moves import Hop
 from executors.dtensor.split import Split, split_of
 from executors.reference import FORWARD, paths_of
-from executors.semantics.call import NotRunError
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.dtypes import dtype_bytes
 from ir.graph import Op
 from ir.layout import Layout
 from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedOperator, PlannedTensor
+from ir.semantics.call import NotRunError
 
 Key: TypeAlias = tuple[str, str, int]
 """A tensor, its reader and which operand of that it is; no reader where it is handed out."""

@@ -1,4 +1,5 @@
-"""What operators compute, in autograd's numpy, so that they can be differentiated.
+"""What operators compute: the functions of `ir.semantics`, and those of kinds that no constant is
+made by.
 
 Tests hold these functions to the results of ONNX's own reference operators.
 """
@@ -9,40 +10,34 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from executors.semantics.attention import ATTENTION
-from executors.semantics.call import Semantics
-from executors.semantics.constants import CONSTANTS
 from executors.semantics.convolution import CONVOLUTION
-from executors.semantics.elementwise import ELEMENTWISE
 from executors.semantics.ends import ENDS
 from executors.semantics.experts import EXPERTS
 from executors.semantics.images import IMAGES
-from executors.semantics.indexing import INDEXING
 from executors.semantics.losses import LOSSES
 from executors.semantics.normalisations import NORMALISATIONS
 from executors.semantics.products import PRODUCTS
 from executors.semantics.quantised import QUANTISED
 from executors.semantics.recurrent import RECURRENT
-from executors.semantics.shape import SHAPE
-from executors.semantics.statistics import STATISTICS
+from executors.semantics.reference_maps import REARRANGED
+from ir.semantics import OF_CONSTANTS
+from ir.semantics.call import Semantics
 
 __all__ = ["SEMANTICS"]
 
 SEMANTICS: Mapping[str, Semantics] = MappingProxyType(
     {
+        **OF_CONSTANTS,
         **ATTENTION,
-        **ELEMENTWISE,
         **ENDS,
-        **SHAPE,
         **EXPERTS,
-        **INDEXING,
         **LOSSES,
         **NORMALISATIONS,
         **PRODUCTS,
-        **CONSTANTS,
         **CONVOLUTION,
         **IMAGES,
         **QUANTISED,
+        **REARRANGED,
         **RECURRENT,
-        **STATISTICS,
     }
 )

@@ -9,9 +9,9 @@ from types import MappingProxyType
 import onnx
 
 from executors.placement import Array
-from executors.semantics.arrays import constant, converted, np
-from executors.semantics.call import Call, Semantics
 from ir.ops.linear_attention import CHANNELS_LAST, KEY_HEADS
+from ir.semantics.arrays import constant, converted, np
+from ir.semantics.call import Call, Semantics
 
 _AFTER_SOFTCAP, _AFTER_MASK, _AFTER_SOFTMAX = 1, 2, 3
 """Values of `qk_matmul_output_mode`; 0 is the product alone."""

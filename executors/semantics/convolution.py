@@ -8,8 +8,6 @@ from types import MappingProxyType
 
 from executors.placement import Array
 from executors.semantics import onnx_forms
-from executors.semantics.arrays import constant, np
-from executors.semantics.call import Call, Semantics
 from executors.semantics.reference_maps import rearranged_as
 from executors.semantics.windows import (
     Windows,
@@ -19,6 +17,8 @@ from executors.semantics.windows import (
     spread_out,
     windows_of,
 )
+from ir.semantics.arrays import constant, np
+from ir.semantics.call import Call, Semantics
 
 
 def conv(call: Call) -> list[Array]:

@@ -9,9 +9,9 @@ from types import MappingProxyType
 import numpy as np
 
 from executors.placement import Array
-from executors.semantics.arrays import np as anp
-from executors.semantics.call import Call, Semantics
 from ir.ops import LOSS, OUTPUT
+from ir.semantics.arrays import np as anp
+from ir.semantics.call import Call, Semantics
 
 
 def _loss(call: Call) -> list[Array]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from executors.placement import Array
-from executors.semantics.arrays import np
-from executors.semantics.call import Call, NotRunError, Semantics
 from ir.ops import COMBINE, DISPATCH, EXPERT_MATMUL
+from ir.semantics.arrays import np
+from ir.semantics.call import Call, NotRunError, Semantics
 
 
 def token_slots(index: Array, experts: int, capacity: int, first: int, held: int) -> Array:

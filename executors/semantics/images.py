@@ -8,8 +8,6 @@ from types import MappingProxyType
 
 from executors.placement import Array
 from executors.semantics import onnx_forms
-from executors.semantics.arrays import np
-from executors.semantics.call import Call, Semantics
 from executors.semantics.reference_maps import linear_map
 from executors.semantics.sampling import (
     affine_grid,
@@ -20,6 +18,8 @@ from executors.semantics.sampling import (
 )
 from ir.graph import AttributeValue
 from ir.ops.convolution import RESIZINGS
+from ir.semantics.arrays import np
+from ir.semantics.call import Call, Semantics
 
 
 def dft(call: Call) -> list[Array]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from executors.placement import Array
-from executors.semantics.arrays import constant, np, of_places
-from executors.semantics.call import Call, Semantics
 from ir.graph import Op
 from ir.ops.losses import CLASS_LOSSES, CROSS_ENTROPY
+from ir.semantics.arrays import constant, np, of_places
+from ir.semantics.call import Call, Semantics
 
 
 def weights_of(op: Op, targets: Array, weight: Array | None) -> Array:

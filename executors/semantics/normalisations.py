@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from executors.placement import Array
-from executors.semantics.arrays import np
-from executors.semantics.call import Call, Semantics
 from ir.ops.normalisation import LAYER_NORMS, MEAN_VARIANCE_EPSILON
+from ir.semantics.arrays import np
+from ir.semantics.call import Call, Semantics
 
 
 def along(vector: Array, dim: int, rank: int) -> Array:

@@ -7,9 +7,9 @@ from string import ascii_letters
 from types import MappingProxyType
 
 from executors.placement import Array
-from executors.semantics.arrays import np
-from executors.semantics.call import Call, Semantics
 from ir.ops import SCALE
+from ir.semantics.arrays import np
+from ir.semantics.call import Call, Semantics
 
 
 def _matmul(call: Call) -> list[Array]:

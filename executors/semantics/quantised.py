@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 
 from executors.placement import Array
-from executors.semantics.arrays import np as anp
-from executors.semantics.call import Call, Semantics
 from executors.semantics.convolution import conv
+from ir.semantics.arrays import np as anp
+from ir.semantics.call import Call, Semantics
 
 Operands: TypeAlias = Sequence[Array | None]
 

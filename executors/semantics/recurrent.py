@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from executors.placement import Array
-from executors.semantics.arrays import np
-from executors.semantics.call import Call, Semantics
 from ir.ops.recurrent import LENGTHS
+from ir.semantics.arrays import np
+from ir.semantics.call import Call, Semantics
 
 Activation: TypeAlias = Callable[[Array], Array]
 

@@ -5,7 +5,9 @@ from unit arrays, those that only move elements from the places of these.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -13,11 +15,11 @@ from onnx.reference import ReferenceEvaluator
 
 from executors.onnx_form import Dims, Form, Writer
 from executors.placement import Array
-from executors.semantics.arrays import constant
-from executors.semantics.arrays import np as anp
-from executors.semantics.call import Call, Semantics
-from executors.semantics.onnx_forms import model_of
+from executors.semantics.onnx_forms import model_of, tensor_scatter
 from ir.graph import AttributeValue, Op
+from ir.semantics.arrays import constant
+from ir.semantics.arrays import np as anp
+from ir.semantics.call import Call, Semantics
 
 Attributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
 
@@ -79,3 +81,12 @@ def _rearranged(call: Call, writer: Writer) -> list[Array]:
         return [found]
     zero = np.zeros(1, flat[0].dtype)
     return [anp.concatenate([zero, *flat])[found.astype(np.int64)]]
+
+
+REARRANGED: Mapping[str, Semantics] = MappingProxyType(
+    {
+        **dict.fromkeys(("ReverseSequence", "Compress"), rearranged_as(Form.same)),
+        "TensorScatter": rearranged_as(tensor_scatter),
+    }
+)
+"""Kinds without semantics of their own."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from executors.placement import Array
 from executors.semantics import onnx_forms
-from executors.semantics.arrays import constant, np
-from executors.semantics.call import Call
 from executors.semantics.reference_maps import linear_map
+from ir.semantics.arrays import constant, np
+from ir.semantics.call import Call
 
 Taps = list[tuple[Array, Array]]
 """Positions along one dimension and the weights with which they are taken."""

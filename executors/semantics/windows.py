@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from executors.placement import Array
-from executors.semantics.arrays import np
-from executors.semantics.call import Call, CallOf
+from ir.semantics.arrays import np
+from ir.semantics.call import Call, CallOf
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from executors.semantics.call import NotRunError
+from ir.semantics.call import NotRunError
 
 LEAST_DEVICES = 16
 """Forced devices of a process; they cannot be added to later."""

@@ -1,6 +1,6 @@
 """Operators in the form that XLA splits as their rules say.
 
-Every other kind runs on the functions of `executors.semantics`. Those here would gather windows,
+Every other kind runs on the semantics of all executors. Those here would gather windows,
 rows or classes by index, which the partitioner of XLA cannot follow, or have no gradient.
 """
 
@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from executors.semantics.arrays import AUTOGRAD, computing_with
-from executors.semantics.call import Call, NotRunError, Semantics
 from executors.semantics.experts import token_slots
 from executors.semantics.windows import paddings
 from ir.ops import COMBINE, DISPATCH, LOSS
+from ir.semantics.arrays import NUMPY, computing_with
+from ir.semantics.call import Call, NotRunError, Semantics
 
 
 def _loss(call: Call) -> list[Any]:
@@ -134,7 +134,7 @@ def _places(call: Call, experts: int, capacity: int) -> Any:
     index: Any = call[1]
     if not isinstance(index, np.ndarray):
         raise NotRunError("the experts of the tokens are not known beforehand")
-    with computing_with(AUTOGRAD):
+    with computing_with(NUMPY):
         slots = token_slots(index, experts, capacity, 0, experts)
     groups = next(g for g in range(capacity, 0, -1) if _are_alike(slots, g, experts, capacity))
     count, each = capacity // groups, len(slots) // groups

@@ -13,12 +13,12 @@ import numpy as np
 from executors.evaluation import Evaluator
 from executors.placement import Array
 from executors.semantics import SEMANTICS
-from executors.semantics.arrays import Library, computing_with, summed_places
-from executors.semantics.call import Call, NotRunError
 from executors.xla.kinds import KINDS
 from executors.xla.views import VIEWS, View, view_of, viewed
 from ir.graph import Op, OpGraph, Tensor
 from ir.ops import LOSS
+from ir.semantics.arrays import Library, computing_with, summed_places
+from ir.semantics.call import Call, NotRunError
 
 
 def _constant(array: Any) -> Any:

@@ -14,9 +14,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from executors.semantics.call import Call
 from ir.graph import Op
 from ir.ops import shape
+from ir.semantics.call import Call
 
 VIEWS = frozenset({*shape.VIEWS, "Transpose", "Identity"})
 

@@ -9,15 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from importers.onnx_values import EVALUATORS, POINTWISE
 from importers.stablehlo.numbers import numpy_type
+from ir.graph import Op
 from ir.ops.elementwise import COMMUTATIVE, NEUTRAL
+from ir.ops.random import DRAWN
+from ir.ops.shape import CARRIERS
+from ir.semantics.call import Call, Semantics
+from ir.semantics.elementwise import ELEMENTWISE
+from ir.semantics.shape import SHAPE
 
-_FOLDED = POINTWISE.keys() | {"Reshape", "Transpose", "Expand", "Slice"}
-"""Kinds that are computed as those of ONNX are."""
-_MORE: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {"Reciprocal": np.reciprocal, "Rsqrt": lambda x: 1 / np.sqrt(x), "Cast": np.asarray}
+_FOLDED: Mapping[str, Semantics] = MappingProxyType(
+    {
+        **{kind: each for kind, each in {**ELEMENTWISE, **SHAPE}.items() if kind not in DRAWN},
+        "Rsqrt": lambda call: [1 / np.sqrt(call[0])],
+    }
 )
+"""Kinds that are computed: those whose steps have the operands and attributes of the operator."""
 
 
 def folded(
@@ -28,14 +35,11 @@ def folded(
     attributes: Mapping[str, Any],
 ) -> NDArray[Any] | None:
     """The result of a step on constants; None where it is left to be computed later."""
-    shape = [np.array(dims, np.int64)] if kind in {"Reshape", "Expand"} else []
+    if kind not in _FOLDED:
+        return None
+    call = Call(Op("", kind, (), (), dict(attributes)), tuple(arrays), (dims,))
     with np.errstate(all="ignore"):
-        if kind in _MORE:
-            made = np.asarray(_MORE[kind](*arrays))
-        elif kind in _FOLDED:
-            made = EVALUATORS[kind]([*arrays, *shape], {**attributes, "allowzero": 1})
-        else:
-            return None
+        made = np.asarray(_FOLDED[kind](call)[0])
         found = np.ascontiguousarray(made.astype(numpy_type(dtype))).reshape(made.shape)
     return found if found.shape == dims else None
 
@@ -62,7 +66,7 @@ def simplified(
             return inputs[0] if fits(inputs[0]) else None
         if kind in COMMUTATIVE and first == NEUTRAL[kind]:
             return inputs[1] if fits(inputs[1]) else None
-    if kind in {"Reshape", "Expand", "Cast", "Identity"} and fits(inputs[0]):
+    if kind in CARRIERS and fits(inputs[0]):
         return inputs[0]
     return None
 

@@ -134,7 +134,7 @@ compute(
 )  # fmt: skip
 compute(
     2, Add=("add", "add"), And=("logical_and", "logical_and"), BitwiseAnd=("bitwise_and",),
-    BitwiseOr=("bitwise_or",), BitwiseXor=("bitwise_xor",), Div=("divide",),
+    BitwiseOr=("bitwise_or",), BitwiseXor=("bitwise_xor",), Div=(),
     Equal=("equal", "eq"), Greater=("greater", "gt"), GreaterOrEqual=("greater_equal", "ge"),
     Less=("less", "lt"), LessOrEqual=("less_equal", "le"), Max=("maximum", "maximum"),
     Min=("minimum", "minimum"), Mul=("multiply", "mul"), Or=("logical_or", "logical_or"),

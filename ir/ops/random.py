@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ir.ops.elementwise import aligned_map
-from ir.ops.registry import OpView, enter, operator, per_result, show
+from ir.ops.registry import OpView, enter, kinds_of, operator, per_result, show
 from ir.rule import RuleBuilder, ShardingRule, single
 
 
@@ -44,6 +44,9 @@ def _multinomial_flops(view: OpView) -> int:
     """Cumulative probabilities of each row, and a draw for each sample."""
     return 2 * view.graph.tensors[view.op.inputs[0]].elements + 10 * view.outputs[0].elements
 
+
+DRAWN = kinds_of("random") | {"Dropout"}
+"""Each of them draws numbers of its own."""
 
 show(
     Multinomial="(float[2,6] x) => (y) {y = Multinomial<sample_size=4>(x)}",

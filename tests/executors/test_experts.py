@@ -11,11 +11,11 @@ import pytest
 from executors.algorithms import ALGORITHMS
 from executors.evaluation import Evaluator
 from executors.placement import Array, Spread, spread, whole
-from executors.semantics.call import NotRunError
 from executors.spmd import run_operator
 from ir.graph import OpGraph
 from ir.layout import Layout
 from ir.normalise.experts import group_experts
+from ir.semantics.call import NotRunError
 from tests.importers.onnx_models import imported, model, node, stored
 from topology.mesh import Mesh, MeshAxis
 

@@ -9,10 +9,10 @@ import pytest
 
 from executors.evaluation import Evaluator
 from executors.placement import Array
-from executors.semantics.call import Call
 from executors.semantics.recurrent import recurrent
 from ir.graph import AttributeValue
 from ir.ops.recurrent import GATES, LENGTHS
+from ir.semantics.call import Call
 from tests.operators.example import Example, example, floats
 
 pytestmark = pytest.mark.fast

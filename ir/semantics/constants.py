@@ -1,4 +1,4 @@
-"""What has no gradient: constants, windows, classes, and random numbers."""
+"""What has no gradient: constants, windows, classes, places and random numbers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from executors.placement import Array
-from executors.semantics.call import Call, Semantics
+from ir.semantics.arrays import Array, constant
+from ir.semantics.call import Call, Semantics
 
 
 def _constant_of_shape(call: Call) -> list[Array]:
     value: Any = call.op.attributes.get("value", 0)
     return [np.full([int(d) for d in call[0]], value)]
+
+
+def _range(call: Call) -> list[Array]:
+    first, end, step = (_known(call, i).item() for i in range(3))
+    return [np.arange(first, end, step, dtype=_known(call, 0).dtype)]
+
+
+def _non_zero(call: Call) -> list[Array]:
+    return [np.asarray(np.nonzero(_known(call, 0)), np.int64)]
+
+
+def _known(call: Call, index: int) -> Array:
+    """An operand as numbers, which dims depend on."""
+    return np.asarray(constant(call[index]))
 
 
 def _eye_like(call: Call) -> list[Array]:
@@ -90,6 +104,8 @@ def _multinomial(call: Call, generator: np.random.Generator) -> Array:
 CONSTANTS: Mapping[str, Semantics] = MappingProxyType(
     {
         "ConstantOfShape": _constant_of_shape,
+        "Range": _range,
+        "NonZero": _non_zero,
         "EyeLike": _eye_like,
         "HannWindow": _window(0.5, -0.5),
         "HammingWindow": _window(25 / 46, -21 / 46),

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from executors.onnx_form import Form
-from executors.placement import Array
-from executors.semantics.arrays import constant
-from executors.semantics.arrays import np as anp
-from executors.semantics.call import Call, Semantics
-from executors.semantics.reference_maps import rearranged_as
 from ir.ops.shape import VIEWS
+from ir.semantics.arrays import Array, constant
+from ir.semantics.arrays import np as anp
+from ir.semantics.call import Call, Semantics
 
 
 def _transpose(call: Call) -> list[Array]:
@@ -68,7 +65,7 @@ def _padding(call: Call) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
     """Axes, sizes and value, from attributes or, where they are computed, from operands."""
     if "pads" in call.op.attributes:
         value = call[1] if call.has(1) else call.float("value", 0.0)
-        return call.ints("axes"), call.ints("pads"), value
+        return call.ints("axes", tuple(range(call[0].ndim))), call.ints("pads"), value
     pads = tuple(int(v) for v in constant(call[1]))
     axes = constant(call[3]) if call.has(3) else range(call[0].ndim)
     return tuple(int(a) % call[0].ndim for a in axes), pads, call[2] if call.has(2) else 0.0
@@ -95,7 +92,8 @@ def _slice(call: Call) -> list[Array]:
 def _bounds(call: Call) -> list[tuple[int, ...]]:
     """Axes that are cut, first and last places and steps, from attributes or operands."""
     if not call.has(1):
-        axes, starts, ends = (call.ints(k) for k in ("slice_axes", "starts", "ends"))
+        starts, ends = call.ints("starts"), call.ints("ends")
+        axes = call.ints("slice_axes", call.ints("axes"))
         every = (axes, starts, ends, call.ints("steps", (1,) * len(axes)))
         cut = [i for i, axis in enumerate(axes) if axis in call.ints("axes")]
         return [tuple(each[i] for i in cut) for each in every]
@@ -129,6 +127,5 @@ SHAPE: Mapping[str, Semantics] = MappingProxyType(
         "Slice": _slice,
         "Concat": _concat,
         "Split": _split,
-        **dict.fromkeys(("ReverseSequence", "Compress"), rearranged_as(Form.same)),
     }
 )

@@ -7,10 +7,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TypeAlias
 
-from executors.placement import Array
-from executors.semantics.arrays import constant, converted, np
-from executors.semantics.call import Call, Semantics
 from ir.ops.reduction import PLACES, SCANS, SOFTMAXES
+from ir.semantics.arrays import Array, constant, converted, np
+from ir.semantics.call import Call, Semantics
 
 
 def largest(array: Array, dims: tuple[int, ...]) -> Array:

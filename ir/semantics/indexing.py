@@ -6,11 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from executors.placement import Array
-from executors.semantics import onnx_forms
-from executors.semantics.arrays import np, placed
-from executors.semantics.call import Call, Semantics
-from executors.semantics.reference_maps import rearranged_as
+from ir.semantics.arrays import Array, np, placed
+from ir.semantics.call import Call, Semantics
 
 
 def taken(table: Array, rows: Array, axis: int) -> Array:
@@ -121,6 +118,5 @@ INDEXING: Mapping[str, Semantics] = MappingProxyType(
         "GatherND": _gather_nd,
         "ScatterElements": _scatter_elements,
         "ScatterND": _scatter_nd,
-        "TensorScatter": rearranged_as(onnx_forms.tensor_scatter),
     }
 )

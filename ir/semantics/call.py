@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Generic, TypeAlias, TypeVar
 
-from executors.placement import Array
 from ir.graph import Op
 from ir.ops import Function
+from ir.semantics.arrays import Array
 
 Int: TypeAlias = int
 A = TypeVar("A")

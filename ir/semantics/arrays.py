@@ -1,4 +1,4 @@
-"""The array library that operators compute with: autograd's numpy, or another one for a while."""
+"""The array library that operators compute with: numpy, or another one for a while."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
-import autograd.numpy as anp
-from autograd.extend import defvjp, primitive
-from autograd.tracer import getval
-from numpy import add as plain_add
-from numpy import float64, vectorize
+import numpy  # noqa: ICN001  `np` is the library of the moment
+from numpy.typing import NDArray
 
-from executors.placement import Array
-
-_ERF = vectorize(math.erf, otypes=[float64])
+Array: TypeAlias = NDArray[Any]
+_ERF = numpy.vectorize(math.erf, otypes=[numpy.float64])
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What the functions of `executors.semantics` need of an array library."""
+    """What the functions of operators need of an array library."""
 
     namespace: Any
     """Functions named as numpy names them."""
@@ -39,28 +35,15 @@ class Library:
     """The array in another element type, one of the library's or of numpy's."""
 
 
-@primitive  # type: ignore[misc, unused-ignore]
-def _error_function(array: Array) -> Array:
+def _plain_error_function(array: Array) -> Array:
     found: Array = _ERF(array).astype(array.dtype) if array.size else array
     return found
 
 
-def _error_gradient(_: Array, array: Array) -> Callable[[Array], Array]:
-    slope = 2.0 / math.sqrt(math.pi)
-    return lambda back: back * slope * anp.exp(-anp.square(array))
-
-
-defvjp(_error_function, _error_gradient)
-
-
-@primitive  # type: ignore[misc, unused-ignore]
-def _placed(values: Array, slots: Array, count: int) -> Array:
-    out: Array = anp.zeros((count, *values.shape[1:]), dtype=values.dtype)
-    plain_add.at(out, slots, values)
+def _plainly_placed(values: Array, slots: Array, count: int) -> Array:
+    out: Array = numpy.zeros((count, *values.shape[1:]), dtype=values.dtype)
+    numpy.add.at(out, slots, values)
     return out
-
-
-defvjp(_placed, lambda _, __, slots, ___: lambda back: back[slots], argnums=(0,))
 
 
 def summed_places(array: Array, places: Array) -> Array:
@@ -69,8 +52,8 @@ def summed_places(array: Array, places: Array) -> Array:
     return np.sum(np.where(places[:, None] == every, array, 0.0), axis=1)
 
 
-AUTOGRAD = Library(anp, getval, _error_function, _placed, summed_places)
-_LIBRARY: ContextVar[Library] = ContextVar("array library", default=AUTOGRAD)
+NUMPY = Library(numpy, lambda array: array, _plain_error_function, _plainly_placed, summed_places)
+_LIBRARY: ContextVar[Library] = ContextVar("array library", default=NUMPY)
 
 
 class _Namespace:

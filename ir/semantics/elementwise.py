@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from executors.placement import Array
-from executors.semantics.arrays import error_function
-from executors.semantics.arrays import np as anp
-from executors.semantics.call import Call, Semantics, applied
 from ir.ops import BIAS_ADD, catalogue
 from ir.ops.elementwise import BIASED_GELUS, SWISHES
+from ir.semantics.arrays import Array, error_function
+from ir.semantics.arrays import np as anp
+from ir.semantics.call import Call, Semantics, applied
 
 _ROOT_TWO = math.sqrt(2.0)
 
@@ -146,6 +145,14 @@ def _bias_add(call: Call) -> list[Array]:
     return [data + anp.reshape(call[1], [-1 if d == axis else 1 for d in range(data.ndim)])]
 
 
+def _divide(call: Call) -> list[Array]:
+    """Quotients of whole numbers are rounded towards zero."""
+    one, other = call[0], call[1]
+    if one.dtype.kind in "iu":
+        return [anp.sign(one) * anp.sign(other) * (anp.abs(one) // anp.abs(other))]
+    return [one / other]
+
+
 def _mod(call: Call) -> list[Array]:
     """The remainder has the sign of the divisor, with `fmod` that of the dividend."""
     one, other = call[0], call[1]
@@ -199,6 +206,7 @@ ELEMENTWISE: Mapping[str, Semantics] = MappingProxyType(
         "Identity": _unary(lambda x: x),
         "Cast": _cast,
         "Dropout": _dropout,
+        "Div": _divide,
         "Mod": _mod,
         "Mean": _mean,
         BIAS_ADD: _bias_add,
