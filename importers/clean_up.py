@@ -13,6 +13,7 @@ from ir.graph import Op, OpGraph, Tensor, unused_name
 from ir.ops import is_known, lookup
 from ir.ops.elementwise import pointwise_rule
 from ir.ops.random import DRAWN
+from ir.ops.reduction import EXTREMES, SUMS
 
 
 def cleaned(graph: OpGraph) -> OpGraph:
@@ -190,7 +191,7 @@ def _signature(op: Op, graph: OpGraph) -> tuple[object, ...]:
     return op.kind, op.inputs, tuple(sorted(op.attributes.items())), results
 
 
-_ASKING = frozenset({"Cast", "Equal", "Not", "ReduceMax", "ReduceMin", "ReduceSum", "Greater"})
+_ASKING = frozenset({"Cast", "Equal", "Greater", "Not", *EXTREMES, *SUMS})
 
 
 def _with_plain_guards(graph: OpGraph) -> OpGraph:

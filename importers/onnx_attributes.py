@@ -21,9 +21,10 @@ from importers.onnx_products import PRODUCTS
 from importers.onnx_statistics import STATISTICS
 from importers.onnx_values import Array
 from ir.graph import AttributeValue, Op
+from ir.ops.indexing import BY_COORDINATES, BY_ELEMENT
 from ir.ops.normalisation import LAYER_NORMS
 from ir.ops.reduction import REDUCTIONS, SOFTMAXES
-from ir.ops.shape import RESHAPES
+from ir.ops.shape import RESHAPES, UNIT_VIEWS
 
 
 def to_ops(context: NodeContext) -> list[Op]:
@@ -141,21 +142,20 @@ def _identity_axis(values: Array, size: int) -> int | None:
 
 
 _VIEWS = (*RESHAPES, "Expand", "Tile", "Dropout")
-_ALONG = ("GatherElements", "ScatterElements")
 
 _CONVERTERS: Mapping[str, Converter] = MappingProxyType(
     {
         **dict.fromkeys(REDUCTIONS, _reduce),
         **dict.fromkeys((*SOFTMAXES, "Hardmax"), _softmax),
         **dict.fromkeys(_VIEWS, _data_only),
-        **dict.fromkeys(("Squeeze", "Unsqueeze"), _squeeze),
-        **dict.fromkeys((*_ALONG, "Concat"), _with_axis(0)),
+        **dict.fromkeys(UNIT_VIEWS, _squeeze),
+        **dict.fromkeys((*BY_ELEMENT, "Concat"), _with_axis(0)),
         **dict.fromkeys(LAYER_NORMS, _with_axis(-1)),
         "TopK": _with_axis(-1, operands=1),
         "Split": _with_axis(0, operands=1),
         "CastLike": lambda c: [c.op("Cast", c.node.input[:1])],
         "Gather": _gather,
-        **dict.fromkeys(("GatherND", "ScatterND"), _coordinates),
+        **dict.fromkeys(BY_COORDINATES, _coordinates),
         **ATTENTION,
         **STATISTICS,
         **IMAGES,

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Collection, Mapping
 
 import onnx
 
 from importers.errors import check_bound, unknown_dimension
 from importers.onnx_checks import MAX_DIM
+from importers.size_texts import FUNCTIONS, number_of
 
-_OPERATIONS: Mapping[type[ast.AST], Callable[[int, int], int]] = MappingProxyType(
-    {
-        ast.Add: operator.add,
-        ast.Sub: operator.sub,
-        ast.Mult: operator.mul,
-        ast.FloorDiv: operator.floordiv,
-        ast.Mod: operator.mod,
-    }
-)
-_CHOICES: Mapping[str, Callable[[Iterable[int]], int]] = MappingProxyType(
-    {"Max": max, "max": max, "Min": min, "min": min}
-)
-_MAX_TEXT = 1000
 OPEN = -1
 """What some exporters write for a size that is open."""
 _UNSAFE = r"[^\w.:/@%+-]"
@@ -42,24 +27,9 @@ def evaluate_dimension(text: str, bound: Mapping[str, int]) -> int | None:
     """
     if text in bound:
         return bound[text]
-    if len(text) > _MAX_TEXT:
-        return None
-    try:
-        return _evaluate(ast.parse(text, mode="eval").body, bound)
-    except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError):
-        return None
-
-
-def _evaluate(node: ast.AST, bound: Mapping[str, int]) -> int:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.Name):
-        return bound[node.id]
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-        return _OPERATIONS[type(node.op)](_evaluate(node.left, bound), _evaluate(node.right, bound))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CHOICES:
-        return _CHOICES[node.func.id](_evaluate(a, bound) for a in node.args)
-    raise ValueError("not a dimension")
+    value = number_of(text, bound)
+    whole = value is not None and not isinstance(value, bool) and value == int(value)
+    return int(value) if value is not None and whole else None
 
 
 def dimension_names(text: str) -> set[str]:
@@ -68,7 +38,7 @@ def dimension_names(text: str) -> set[str]:
     >>> sorted(dimension_names("seq*batch + 1"))
     ['batch', 'seq']
     """
-    return set(re.findall(r"[A-Za-z_]\w*", text)) - set(_CHOICES) or {text}
+    return set(re.findall(r"[A-Za-z_]\w*", text)) - FUNCTIONS or {text}
 
 
 def open_name(tensor: str, axis: int) -> str:

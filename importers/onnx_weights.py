@@ -11,6 +11,7 @@ import onnx
 
 from importers.onnx_values import Array
 from ir.ops import lookup
+from ir.ops.shape import VIEWS
 
 _INLINE_CONSTANT_ELEMENTS = 4
 BUFFER_NAMES = re.compile(
@@ -45,7 +46,7 @@ _FOREIGN_WEIGHT_OPERANDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     }
 )
 """The same for operators of ONNX Runtime."""
-_CARRIERS = frozenset({"Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity"})
+_CARRIERS = frozenset({*VIEWS, "Transpose", "Cast", "Identity"})
 
 
 def weight_uses(graph: onnx.GraphProto) -> set[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ir.ops import OpView
+from ir.ops.shape import RESHAPES
 from ir.resizing import cuts
 
 
@@ -246,7 +247,7 @@ def _scatter_nd(view: OpView, held: Held) -> Readings | None:
 
 _MOVES: Mapping[str, Move] = MappingProxyType(
     {
-        "Reshape": _reshape, "Flatten": _reshape, "Concat": _concat, "Split": _split,
+        **dict.fromkeys(RESHAPES, _reshape), "Concat": _concat, "Split": _split,
         "Slice": _slice, "Tile": _tile, "Gather": _gather, "GatherND": _gather_nd,
         "ScatterND": _scatter_nd,
     }

@@ -22,7 +22,7 @@ def _extreme(task: OperatorRun) -> Shards:
     axes = task.axes_of(0, dims)
     if not axes:
         return task.local()
-    sign, dtype = (1 if task.op.kind == "ReduceMax" else -1), getval(data.shards[0]).dtype
+    sign, dtype = EXTREMES[task.op.kind], getval(data.shards[0]).dtype
     keep = len(task.results[0].dims) == len(data.dims)
     tops = task.all_reduce([largest(sign * getval(x), dims) for x in data.shards], axes, np.maximum)
     chosen = [sign * getval(x) == top for x, top in zip(data.shards, tops, strict=True)]

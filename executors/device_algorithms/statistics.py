@@ -15,7 +15,7 @@ from executors.device_algorithms.device import (
     Running,
     view_of,
 )
-from ir.ops.reduction import MEANS, SOFTMAXES, reduced_axes, statistics_axes
+from ir.ops.reduction import MEANS, REDUCTIONS, SOFTMAXES, reduced_axes, statistics_axes
 from ir.semantics.arrays import np
 from ir.semantics.statistics import REDUCED, Combine, largest
 
@@ -52,7 +52,7 @@ def _mean(device: Device) -> Running:
     yield from ()
     rank = len(device.dims(0))
     dims = tuple(range(2, rank))
-    if device.op.kind == "ReduceMean":
+    if device.op.kind in REDUCTIONS:
         dims = reduced_axes(view_of(device))
     keep = len(device.results[0].dims) == rank
     count = math.prod(device.dims(0)[d] for d in dims)

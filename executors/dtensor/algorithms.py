@@ -45,7 +45,7 @@ def _extreme(part: Part) -> list[Any]:
     if not axes:
         return part.run()
     data = part.operands[0]
-    sign = 1 if part.op.kind == "ReduceMax" else -1
+    sign = EXTREMES[part.op.kind]
     keep = len(part.results[0].dims) == len(part.dims(0))
     own = torch.amax(sign * data.detach(), dims, keepdim=True)
     top = sign * part.all_reduce(own, axes, "max", Backward.NOTHING)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from ir.graph import Op, OpGraph, Role, Tensor
-from ir.mindspore_forms.readers import forward_ops
+from ir.mindspore_forms.readers import NEVER_CUT, forward_ops
 from ir.ops import FUSED, Form, OpView, lookup
 from ir.ops.fused import tensor_maps
 from ir.plan import NamedLayout, Plan, PlannedOperator
@@ -97,7 +97,7 @@ def _operators(
 ) -> Iterator[dict[str, Any]]:
     planned = next(each for each in plan.operators if each.name == op.name)
     names = dict(pins.names)
-    if op.parts or op.kind in FOLLOWING:
+    if op.parts or op.kind in NEVER_CUT:
         for name, layout in zip(op.inputs, planned.inputs, strict=True):
             if name and plan.graph.tensors[name].role in {Role.ACTIVATION, Role.INPUT}:
                 yield from pins.at(name, layout, names)
@@ -107,7 +107,7 @@ def _operators(
     given = zip(op.inputs, planned.inputs, strict=True)
     cuts = [_cuts(layout, sizes) if name and layout else None for name, layout in given]
     yield _renamed(_record(op, cuts), names)
-    if op.kind in FOLLOWING:
+    if op.kind in NEVER_CUT:
         yield from pins.at(op.outputs[0], planned.outputs[0], pins.names)
 
 
@@ -183,10 +183,6 @@ def _outer_factors(
             elif len(own) == 1:
                 known.setdefault(own[0], outer)
     return known
-
-
-FOLLOWING = frozenset({"Reshape", "Flatten"})
-"""Operators that take no strategy: MindSpore lays them out as their neighbours."""
 
 
 class Pins:

@@ -10,6 +10,7 @@ from executors.shrinking.space import Knowledge, Space
 from ir.graph import Role
 from ir.ops import COMBINE, DISPATCH, OpView
 from ir.ops.convolution import POOLS, RESIZINGS
+from ir.ops.indexing import BY_ELEMENT
 from ir.ops.shape import CARRIERS
 from ir.resizing import covers_all, cuts
 
@@ -190,7 +191,7 @@ KNOWLEDGE: Mapping[str, Knowledge] = MappingProxyType(
         "TopK": _top_k,
         "Attention": _attention,
         "Gather": _gather,
-        **dict.fromkeys(("GatherElements", "ScatterElements"), _elements),
+        **dict.fromkeys(BY_ELEMENT, _elements),
         "ScatterND": _scatter_nd,
     }
 )

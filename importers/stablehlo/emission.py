@@ -10,6 +10,7 @@ from typing import Any
 from importers.stablehlo.draft import Draft
 from importers.traced.writer import Step, Writer, type_code
 from ir.graph import Tensor
+from ir.ops.indexing import BY_COORDINATES
 from ir.ops.reduction import REDUCTIONS
 
 
@@ -121,7 +122,7 @@ def _wide_places(work: Emission, step: Step) -> None:
 _WRITTEN: Mapping[str, Callable[[Emission, Step], None]] = MappingProxyType(
     {
         "Reshape": _reshape, "Expand": _expand, "Rsqrt": _rsqrt, "Erfc": _erfc, "Pad": _pad,
-        "GatherND": _wide_places, "ScatterND": _wide_places,
+        **dict.fromkeys(BY_COORDINATES, _wide_places),
         "Slice": _lists("starts", "ends", "axes", "steps"),
         **dict.fromkeys(REDUCTIONS, _lists("axes")),
     }

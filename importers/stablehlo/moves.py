@@ -51,13 +51,26 @@ def _iota(call: ViewCall) -> None:
     call.deliver(repeated(counted(call, kind.dims[axis], kind.dtype), kind.dims, [axis]))
 
 
+_COUNTING = "Range"
+
+
 def counted(call: ViewCall, count: int, dtype: str) -> View:
     """The numbers from 0 on."""
     if count <= MAX_FOLDED:
         return call.draft.constant(np.arange(count), dtype)
     bounds = [call.scalar(n, "int64").name for n in (0, count, 1)]
-    whole = call.node("Range", bounds, (count,), "int64")
+    whole = call.node(_COUNTING, bounds, (count,), "int64")
     return call.cast(call.draft.plain(whole), dtype)
+
+
+def is_counted(call: ViewCall, view: View) -> bool:
+    """Whether a value is the numbers from 0 on along one dimension."""
+    array = call.draft.numbers.get(view.name)
+    if array is None:
+        maker = call.draft.makers.get(view.name)
+        return maker is not None and maker.kind in {_COUNTING, "Cast"}
+    flat = array.reshape(-1)
+    return bool((flat == range(flat.size)).all())
 
 
 @spelled(stablehlo="stablehlo.broadcast_in_dim()")

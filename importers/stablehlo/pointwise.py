@@ -11,16 +11,21 @@ from importers.traced.call import Converter
 from importers.traced.formulas import formula
 from importers.traced.operations.pointwise import compared, one, power
 from importers.traced.table import spelled
+from ir.ops import Form, catalogue
 
 spelled(stablehlo="stablehlo.rsqrt(self)")(one("Rsqrt"))
 spelled(stablehlo="chlo.erfc(self)")(one("Erfc"))
 _COMPARISONS: Mapping[str, Converter] = MappingProxyType(
     {
-        "LT": compared("Less"), "LE": compared("LessOrEqual"), "GT": compared("Greater"),
-        "GE": compared("GreaterOrEqual"), "EQ": compared("Equal"),
+        **{
+            entry.function.torch.upper(): compared(kind)
+            for kind, entry in catalogue().items()
+            if entry.spelling and entry.spelling.form is Form.COMPARISON and entry.function
+        },
         "NE": compared("Equal", negated=True),
     }
-)  # fmt: skip
+)
+"""By their direction, which has the name of torch's function."""
 
 
 spelled(stablehlo="stablehlo.exponential_minus_one(self)")(formula("Exp(self) - 1.0"))

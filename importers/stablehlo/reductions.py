@@ -9,6 +9,7 @@ from types import MappingProxyType
 from importers.errors import UnsupportedError
 from importers.stablehlo.call import ViewCall
 from importers.stablehlo.draft import View
+from importers.stablehlo.moves import is_counted
 from importers.stablehlo.program import Operation, Region
 from importers.stablehlo.views import permuted, picked, tensor_of
 from importers.traced.table import spelled
@@ -92,7 +93,7 @@ def _place_of_best(call: ViewCall, axes: tuple[int, ...]) -> None:
         for word in operation.words[:1]
     ]
     direction = compared[0] if compared else ""
-    if len(axes) != 1 or direction not in {"GT", "GE", "LT", "LE"} or not _counts(call, places):
+    if len(axes) != 1 or direction not in {"GT", "GE", "LT", "LE"} or not is_counted(call, places):
         raise UnsupportedError
     side = "Max" if direction.startswith("G") else "Min"
     best = reduced(call, view, side, axes)
@@ -103,16 +104,6 @@ def _place_of_best(call: ViewCall, axes: tuple[int, ...]) -> None:
     index = call.cast(call.draft.plain(found), wanted)
     rest = [i for i in range(len(dims)) if i not in axes]
     call.deliver(best, picked(index, rest))
-
-
-def _counts(call: ViewCall, view: View) -> bool:
-    """Whether a value is the numbers from 0 on along one dimension."""
-    array = call.draft.numbers.get(view.name)
-    if array is None:
-        maker = call.draft.makers.get(view.name)
-        return maker is not None and maker.kind in {"Range", "Cast"}
-    flat = array.reshape(-1)
-    return bool((flat == range(flat.size)).all())
 
 
 @spelled(stablehlo="stablehlo.reduce_window()")
@@ -196,7 +187,7 @@ def _sort(call: ViewCall) -> None:
     compared = [o for r in regions for o in r.operations if o.name == "stablehlo.compare"]
     if not compared or len(call.views) > 2:
         raise UnsupportedError
-    if len(call.views) == 2 and not _counts(call, call.view(1)):
+    if len(call.views) == 2 and not is_counted(call, call.view(1)):
         raise UnsupportedError
     direction = compared[-1].words[0] if compared[-1].words else ""
     if direction not in {"LT", "GT", "LE", "GE"}:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from importers.errors import ModelError
+from importers.size_texts import symbols_in
 from importers.torch_export.program import (
     Kind,
     Meta,
@@ -21,7 +22,6 @@ from importers.torch_export.program import (
     Stored,
     Value,
 )
-from importers.torch_export.sizes import symbols_in
 from importers.traced.call import ElementType
 
 SCHEMA_MAJOR = (5, 8)

@@ -15,13 +15,13 @@ from importers.onnx import blamed
 from importers.onnx_checks import MAX_DIM
 from importers.onnx_constants import model_values
 from importers.onnx_values import Array
+from importers.size_texts import number_of, size_of, symbols_in
 from importers.torch_export.archive import Archive, open_archive, stored_numbers
 from importers.torch_export.aten import entry_of
 from importers.torch_export.fx_program import fx_program
 from importers.torch_export.json_text import MAX_JSON_BYTES, read_json
 from importers.torch_export.program import Program
 from importers.torch_export.pt2_program import pt2_program
-from importers.torch_export.sizes import number_of, size_of, symbols_in
 from importers.torch_export.translation import translated, unknown_kind
 from importers.traced.translation import with_numbers
 from ir.graph import OpGraph, Role

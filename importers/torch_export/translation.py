@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from importers.errors import ModelError
 from importers.onnx_checks import check_dims
+from importers.size_texts import number_of, size_of
 from importers.torch_export.aten import entry_of
 from importers.torch_export.program import (
     Kind,
@@ -18,7 +19,6 @@ from importers.torch_export.program import (
     Size,
     Value,
 )
-from importers.torch_export.sizes import number_of, size_of
 from importers.traced.call import Argument, Call
 from importers.traced.table import arguments_of
 from importers.traced.translation import Translated, Translation

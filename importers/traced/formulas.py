@@ -19,12 +19,17 @@ import numpy as np
 from importers.parameters import parametrised
 from importers.traced.call import Call
 from ir.graph import Tensor
+from ir.ops import Form, catalogue
 
 _KINDS: Mapping[type[ast.AST], str] = MappingProxyType(
     {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.USub: "Neg",
      ast.Gt: "Greater", ast.Eq: "Equal"}
 )  # fmt: skip
-_FLAGS = frozenset({"Greater", "Equal", "IsNaN", "IsInf"})
+_FLAGS = frozenset(
+    kind
+    for kind, entry in catalogue().items()
+    if entry.spelling and entry.spelling.form in {Form.TEST, Form.COMPARISON}
+)
 """Operators that make flags of what is none."""
 _Value: TypeAlias = Tensor | float
 

@@ -127,8 +127,8 @@ compute(
     Ceil=("ceil",), Cos=("cos", "cos"), Cosh=("cosh",), Erf=("", "erf"), Exp=("exp", "exp"),
     Floor=("floor", "floor"), IsInf=("isinf",), IsNaN=("isnan", "isnan"), Log=("log", "log"),
     Mish=("", "nn.functional.mish"), Neg=("negative", "neg"), Not=("logical_not", "logical_not"),
-    Reciprocal=("", "reciprocal"), Relu=("", "relu"), Round=("round",), Sigmoid=("", "sigmoid"),
-    Sign=("sign", "sign"), Sin=("sin", "sin"), Sinh=("sinh",),
+    Reciprocal=("reciprocal", "reciprocal"), Relu=("", "relu"), Round=("round",),
+    Sigmoid=("", "sigmoid"), Sign=("sign", "sign"), Sin=("sin", "sin"), Sinh=("sinh",),
     Softplus=("", "nn.functional.softplus"), Sqrt=("sqrt", "sqrt"), Tan=("tan",),
     Tanh=("tanh", "tanh"),
 )  # fmt: skip

@@ -124,6 +124,11 @@ def _looked_up_bytes(view: OpView) -> int:
     return 2 * view.outputs[0].nbytes + (index.nbytes if index else 0)
 
 
+BY_ELEMENT = ("GatherElements", "ScatterElements")
+"""Each index is the place of one element along an axis."""
+BY_COORDINATES = ("GatherND", "ScatterND")
+"""Each row of indices is the place of an element, or of a part, in several dimensions."""
+
 enter("TensorScatter", rule=tensor_scatter_rule, needs=Needs.OTHERS, differentiable=(0, 1))
 enter("ScatterND", rule=scatter_nd_rule, needs=Needs.OTHERS, differentiable=(0, 2))
 enter("ScatterElements", rule=scatter_elements_rule, needs=Needs.OTHERS, differentiable=(0, 2))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from ir.ops.registry import (
     Needs,
     OpView,
@@ -104,9 +107,13 @@ def softmax_rule(view: OpView) -> ShardingRule:
     return builder.build([single(factors)], [single(factors)])
 
 
+SUMS = ("ReduceSum", "ReduceMean")
+"""Of a part they are a term of the whole."""
+EXTREMES: Mapping[str, int] = MappingProxyType({"ReduceMax": 1, "ReduceMin": -1})
+"""The sign with which each takes the largest element."""
+
 enter(
-    "ReduceSum",
-    "ReduceMean",
+    *SUMS,
     rule=sum_rule,
     differentiable=(0,),
     fusible=True,
@@ -120,8 +127,7 @@ enter(
     flops=per_operand(2),
 )  # fmt: skip
 enter(
-    "ReduceMax",
-    "ReduceMin",
+    *EXTREMES,
     rule=extreme_rule,
     needs=Needs.OPERANDS_AND_RESULT,
     differentiable=(0,),
@@ -133,7 +139,6 @@ REDUCTIONS = kinds_of("reduction")
 """What takes axes away, or leaves them with one element."""
 
 MEANS = ("ReduceMean", "GlobalAveragePool")
-EXTREMES = ("ReduceMax", "ReduceMin")
 SOFTMAXES = ("Softmax", "LogSoftmax")
 PLACES = ("ArgMax", "ArgMin")
 """Where the largest or least element along an axis is."""

@@ -257,7 +257,9 @@ enter(
 )
 
 RESHAPES = ("Reshape", "Flatten")
-VIEWS = (*RESHAPES, "Squeeze", "Unsqueeze")
+UNIT_VIEWS = ("Squeeze", "Unsqueeze")
+"""Dimensions of size 1 go or come."""
+VIEWS = (*RESHAPES, *UNIT_VIEWS)
 """Other dims for the same elements in the same order."""
 CARRIERS = frozenset({*VIEWS, "Cast", "Identity", "Expand"})
 """Kinds that hand the numbers of their operand on, none put in another order."""

@@ -185,7 +185,6 @@ ELEMENTWISE: Mapping[str, Semantics] = MappingProxyType(
         },
         "Relu": _unary(lambda x: anp.maximum(x, 0.0)),
         "Sigmoid": _unary(sigmoid),
-        "Reciprocal": _unary(lambda x: 1.0 / x),
         "Gelu": _gelu,
         **{kind: _biased_gelu(how) for kind, how in BIASED_GELUS.items()},
         **{kind: _swish(slope) for kind, slope in SWISHES.items()},

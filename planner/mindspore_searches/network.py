@@ -24,12 +24,13 @@ from ir.mindspore_forms.primitives import PRIMITIVES, PrimitiveForm, primitive_f
 from ir.mindspore_forms.readers import parts_of
 from ir.normalise.ends import ENDS
 from ir.ops import OpView
+from ir.ops.shape import VIEWS
 
 Dims = tuple[int, ...]
 DATASET = "_VirtualDataset"
 OUTPUT = "_VirtualOutput"
 RESHAPE = "Reshape"
-_KINDS = {"Flatten": "Flatten", "Reshape": RESHAPE, "Squeeze": "Squeeze", "Unsqueeze": "ExpandDims"}
+_KINDS = {kind: PRIMITIVES.get(kind, kind) for kind in VIEWS}
 """Views that MindSpore has operators for; they take no strategy of the plan."""
 _WITHOUT_FORM = {"LpNormalization": "LpNorm"}
 """The cell that a network has has no parallel form; `L2Normalize`, which has one, is exported."""

@@ -9,13 +9,17 @@ import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from ir.mindspore_forms.primitives import PRIMITIVES
+from ir.ops import BIAS_ADD
+from ir.ops.reduction import EXTREMES, SOFTMAXES, SUMS
 from planner.mindspore_searches.network import Dims, Node
 
 Strategy = tuple[Dims, ...]
 """Cuts of every dimension of every input."""
 _PAIRS = frozenset({"Add", "Sub", "Mul", "Div"})
 """Operators of two inputs of which one may be broadcast."""
-_REDUCTIONS = ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean")
+_BIAS = PRIMITIVES[BIAS_ADD]
+_REDUCTIONS = tuple(PRIMITIVES[kind] for kind in (*SUMS, *EXTREMES))
 _ENDING = frozenset({"Flatten", "ArgMaxWithValue", "ArgMinWithValue"})
 """They take no cuts of what reads them."""
 
@@ -71,7 +75,7 @@ def result_cuts(node: Node, strategy: Strategy, devices: int) -> Dims:
         return looked_up(node.result, devices)
     if not strategy or node.kind == "StridedSlice":
         return ()
-    if node.kind in _PAIRS or node.kind == "BiasAdd":
+    if node.kind in _PAIRS or node.kind == _BIAS:
         ranks = [len(dims) for dims in node.dims]
         return strategy[ranks.index(max(ranks))]
     first = next((each for dims, each in zip(node.dims, strategy, strict=False) if dims), ())
@@ -276,7 +280,7 @@ def _data_parallel(node: Node, cuts: Dims, devices: int) -> Strategy:
 _STRATEGIES: Mapping[str, Callable[[Node, Dims, int], Strategy]] = MappingProxyType(
     {
         "BatchMatMul": _batch_product,
-        "BiasAdd": lambda _node, cuts, _devices: (cuts, cuts[1:2]),
+        _BIAS: lambda _node, cuts, _devices: (cuts, cuts[1:2]),
         "Flatten": _data_parallel,
         "Gather": _lookup,
         "GatherD": _data_parallel,
@@ -284,10 +288,9 @@ _STRATEGIES: Mapping[str, Callable[[Node, Dims, int], Strategy]] = MappingProxyT
             (*cuts[:-1], 1),
             *((1,) * len(dims) for dims in node.dims[1:]),
         ),
-        "LogSoftmax": _softmax,
         "OneHot": _one_hot,
         "RmsNorm": _rms_norm,
-        "Softmax": _softmax,
+        **dict.fromkeys((PRIMITIVES[kind] for kind in SOFTMAXES), _softmax),
         "StridedSlice": _slice,
     }
 )

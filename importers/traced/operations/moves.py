@@ -19,11 +19,16 @@ from ir.graph import Tensor
     mindir="Reshape View(input as self, shape); FlattenExt(input as self, start_dim, end_dim)",
 )
 def _reshape(call: Call) -> None:
+    _to_result(call, "Reshape")
+
+
+def _to_result(call: Call, kind: str) -> None:
+    """An operator that the dims of its result tell; none where the operand has them."""
     value = call.tensor("self")
     if value.dims == call.result.dims:
         call.alias(value)
     else:
-        call.emit("Reshape", [value, call.shape(call.result.dims)])
+        call.emit(kind, [value, call.shape(call.result.dims)])
 
 
 @spelled(mindir="Flatten(input_x as self)")
@@ -101,11 +106,7 @@ def _movedim(call: Call) -> None:
     mindir="BroadcastTo BroadcastToView(input as self, shape); ExpandAs(input as self, other)",
 )
 def _expand(call: Call) -> None:
-    value = call.tensor("self")
-    if value.dims == call.result.dims:
-        call.alias(value)
-    else:
-        call.emit("Expand", [value, call.shape(call.result.dims)])
+    _to_result(call, "Expand")
 
 
 @spelled(aten="broadcast_tensors(tensors)")

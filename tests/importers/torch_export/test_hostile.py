@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from importers.errors import ModelError
+from importers.size_texts import number_of, symbols_in
 from importers.torch_export import constant_values, import_torch
-from importers.torch_export.sizes import number_of, symbols_in
 from tests.importers.torch_export.hostile import GRAPH, archive, fx_graph, refused
 from tests.importers.torch_export.recorded import DATA
 

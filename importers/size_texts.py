@@ -1,4 +1,4 @@
-"""Sizes that are no numbers yet: expressions of symbols as tracers write them.
+"""Sizes that are no numbers yet: expressions of symbols as tracers and exporters write them.
 
 Both SymPy's readable form (`2*s0 + 1`) and its constructors (`Add(Symbol('s0', integer=True),
 Integer(1))`) are read; nothing is executed.
@@ -68,6 +68,8 @@ _CALLS: Mapping[str, Callable[..., Number]] = MappingProxyType(
     }
 )  # fmt: skip
 
+FUNCTIONS = frozenset(_CALLS)
+"""Names in an expression that are no symbols."""
 _FAILURES = (
     ArithmeticError, AttributeError, KeyError, MemoryError, RecursionError, SyntaxError, TypeError,
     ValueError,
