@@ -2,7 +2,8 @@
 
 Give it the cases for one number of devices, the number of operators that are compiled together, and
 the path of the result. For each case: `matrix` and `maps` of inputs and results where MindSpore
-prints them, `known` layouts of the inputs, or `refused`: the errors that MindSpore logged.
+prints them, `known` layouts of the inputs, `sent`, its messages, or `refused`: the errors that
+MindSpore logged.
 """
 
 from __future__ import annotations
@@ -12,97 +13,50 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 os.environ["MS_DEV_SAVE_GRAPHS"] = "2"
 os.environ["MS_DEV_SAVE_GRAPHS_PATH"] = "graphs"
-os.environ["MS_DEV_DUMP_IR_PASSES"] = "step_parallel_end"
+os.environ["MS_DEV_DUMP_IR_PASSES"] = "step_parallel_end,validate"
 os.environ["MS_DEV_DUMP_IR_PARALLEL_DETAIL"] = "1"
 
 import mindspore as ms
-import numpy as np
-from mindspore import nn, ops
 from mindspore.graph.api import _cell_graph_executor as executor
 
 from tests.mindspore_package.imagined_cluster import imagine
-from tests.mindspore_package.primitives import Case, made
+from tests.mindspore_package.operator_dump import sent
+from tests.mindspore_package.operator_networks import network_of
+from tests.mindspore_package.primitives import Case
 
 GRAPHS = Path("graphs")
 PRINTED = re.compile(r"= (?:PrimFunc_)?(\w+)\(.*\{instance name: case(\d+)\}.*device_matrix: ")
 
 
-class One(nn.Cell):
-    """One operator on parameters."""
-
-    def __init__(self, case: Case, number: int) -> None:
-        super().__init__()
-        self.tensors = ms.ParameterTuple(
-            [
-                ms.Parameter(_ones(each), f"x{i}", requires_grad=False)
-                for i, each in enumerate(case["inputs"])
-            ]
-        )
-        found = made(case)
-        cuts = tuple(tuple(c) for c in case["cuts"])
-        self.label = f"case{number}"  # what MindSpore prints as the name of the instance
-        # MindSpore takes no strategy of the result but that of a whole one or a scattered one.
-        result = [(tuple(case["result"]),)] if case.get("result") else []
-        setattr(self, self.label, found.primitive.shard(cuts, *result))
-        self.constants, self.after = found.constants, found.after
-        self.as_tuple = found.as_tuple
-        # MindSpore takes the cast of a parameter for a part of its reader.
-        self.before = ops.Neg().shard(cuts) if case["primitive"] == "Cast" else None
-
-    def construct(self):  # type: ignore[no-untyped-def]
-        operator = getattr(self, self.label)
-        tensors: tuple[ms.Tensor, ...] = ()
-        for each in self.tensors:
-            tensors += (each,)
-        if self.as_tuple:
-            return operator(tensors)
-        if self.before is not None:
-            return operator(self.before(tensors[0]), *self.constants)
-        return operator(*tensors[: self.after], *self.constants, *tensors[self.after :])
-
-
-class Several(nn.Cell):
-    """Operators side by side."""
-
-    def __init__(self, cases: Sequence[Case]) -> None:
-        super().__init__()
-        self.many = nn.CellList([One(case, number) for number, case in enumerate(cases)])
-
-    def construct(self):  # type: ignore[no-untyped-def]
-        out: tuple[ms.Tensor, ...] = ()
-        for cell in self.many:
-            out += (cell(),)
-        return out
-
-
-def _ones(each: Mapping[str, Any]) -> ms.Tensor:
-    return ms.Tensor(np.ones(each["dims"], each["dtype"]))
-
-
 def compiled(cases: Sequence[Case], log: Log) -> list[dict[str, Any]]:
-    """What MindSpore made of each; together if it takes them all, else one by one."""
+    """What MindSpore made of each; together if it takes them all, else in halves."""
     for old in GRAPHS.glob("*"):
         old.unlink()
     log.start()
     try:
-        network = Several(cases)
+        network = network_of(cases)
         network.set_train()
         phase, _ = executor.compile(network, phase="export")
     except (RuntimeError, ValueError, TypeError) as error:
         if len(cases) > 1:
-            return [found for case in cases for found in compiled([case], log)]
+            half = len(cases) // 2
+            return compiled(cases[:half], log) + compiled(cases[half:], log)
         return [{"refused": log.errors() or [str(error)]}]
-    (dumped,) = GRAPHS.glob("*step_parallel_end*.ir")
-    printed = _printed(dumped.read_text(), cases)
+    (laid_out,), (end,) = (
+        GRAPHS.glob(f"*{each}*.ir") for each in ("step_parallel_end", "validate")
+    )
+    printed = _printed(laid_out.read_text(), cases)
+    messages = sent(end.read_text(), cases[0]["devices"], len(cases))
     kept = executor._graph_executor.get_parameter_layout(phase)
     for number, (case, found) in enumerate(zip(cases, printed, strict=True)):
-        names = [f"many.{number}.x{i}" for i in range(len(case["inputs"]))]
+        names = [f"case{number}_x{i}" for i in range(len(case["inputs"]))]
+        found["sent"] = messages[number]
         found["known"] = [[list(kept[n][0]), list(kept[n][1])] for n in names if n in kept]
     return printed
 

@@ -89,10 +89,12 @@ def _convolution(case: Case) -> Made:
 
 
 def _transposed_convolution(case: Case) -> Made:
-    """MindSpore cuts positions where padding is `same`, which here adds none."""
+    """MindSpore cuts positions where padding is `same`, which here adds none. What it calls the
+    channels of the result are those that its gradient has, a convolution.
+    """
     weight, stride = case["inputs"][1]["dims"], tuple(_attribute(case, "strides"))
     primitive = ops.Conv2DTranspose(
-        out_channel=weight[1], kernel_size=tuple(weight[2:]), stride=stride,
+        out_channel=weight[0], kernel_size=tuple(weight[2:]), stride=stride,
         pad_mode="same" if tuple(weight[2:]) == stride else "valid",
     )  # fmt: skip
     return Made(primitive, (tuple(case["results"][0]),))

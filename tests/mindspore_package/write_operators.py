@@ -1,14 +1,17 @@
 """Strategies of single operators, and what the planner says that MindSpore makes of them.
 
-Run by the planner's Python. For 8 and 16 devices a file of cases: `offered` are drawn from what the
-dialect offers, with device matrix and tensor maps; `probed` are others, with the reason why the
-planner refuses them or nothing where it takes them.
+Run by the planner's Python. For each number of devices files of cases: `offered` are drawn from
+what the dialect offers, with device matrix, tensor maps and messages; `trained` are the same where
+an operand has a gradient; `probed` are others, with the reason why the planner refuses them or
+nothing where it takes them. With a number behind the folder, so many
+strategies of every primitive are drawn, from all those for 2 to 64 devices, and none is probed.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,12 +28,16 @@ from ir.ops import OpView, lookup
 from ir.rule import ShardingRule
 from planner.candidates.dialects import MINDSPORE
 from tests.mindspore_package.operator_examples import BINARY, UNARY, examples
+from tests.mindspore_package.operator_messages import OperatorMessages, can_be_trained
 from topology.catalogue import named_cluster
 from topology.mesh import Mesh, prime_mesh
 
 Cuts = tuple[tuple[int, ...], ...]
+Split = tuple[int, ...]
+"""For every mesh axis the factor that it splits; negative repeats."""
 
 SIZES = (8, 16)
+SWEPT = (2, 4, 8, 16, 32, 64)
 OFFERED = 3
 """Strategies of an operator that are drawn for each number of devices."""
 PROBED, PROBED_ALIKE = 5, 1
@@ -40,6 +47,10 @@ PECULIAR = frozenset({"GridSample", "ScatterND"})
 factor or two are probed.
 """
 PROBED_DEVICES = 8
+TRAINED = 10
+"""Of many strategies every tenth has gradients too: these take ten times as long to compile."""
+CLUSTER = "atlas-800t-a2"
+EVERYTHING = replace(MINDSPORE, cut_positions=True)
 
 
 class Operator:
@@ -49,17 +60,32 @@ class Operator:
         self.number, self.view = number, OpView(graph.ops[0], graph)
         self.rule: ShardingRule = lookup(self.view.op.kind).rule(self.view)
         self.form: PrimitiveForm = primitive_form(self.view, self.rule)
+        self.trained = [i for i, able in enumerate(can_be_trained(self.view)) if able]
+        """Operands that can have a gradient."""
 
     def reader(self, split: Sequence[int], sizes: Sequence[int]) -> Reader:
         return Reader(self.view.op, self.form, (), tuple(split), tuple(sizes))
 
-    def splits(self, mesh: Mesh) -> list[tuple[int, ...]]:
+    def splits(self, mesh: Mesh) -> list[Split]:
         """Everything that the dialect offers."""
         entry = lookup(self.view.op.kind)
-        everything = replace(MINDSPORE, cut_positions=True)
-        found, left_out = everything.assignments(self.rule, entry, mesh, gradient=False)
+        found, left_out = EVERYTHING.assignments(self.rule, entry, mesh, gradient=False)
         assert not left_out
         return found
+
+    def messages(self, mesh: Mesh, trained: int = -1) -> OperatorMessages:
+        """What it sends on a mesh, where at most one operand is a parameter with a gradient."""
+        gradient = [number == trained for number in range(len(self.view.inputs))]
+        cluster = named_cluster(CLUSTER, mesh.size)
+        return OperatorMessages.of(self.view, cluster, mesh, EVERYTHING, gradient)
+
+    def end(self, split: Split, mesh: Mesh) -> dict[str, Any]:
+        """The first result of the primitive, and its cuts."""
+        factors, dims = self.form.results[0], self.view.result()
+        if len(factors) != len(dims):
+            dims = tuple(math.prod(self.rule.sizes[f] for f in dim) for dim in factors)
+        cuts = [self.reader(split, mesh.sizes).count(dim) for dim in factors]
+        return {"dims": dims, "dtype": "float32", "cuts": cuts}
 
     def case(self, devices: int, cuts: Cuts) -> dict[str, Any]:
         """What MindSpore needs to compile it."""
@@ -70,6 +96,7 @@ class Operator:
         return {
             "number": self.number,
             "kind": self.view.op.kind,
+            "family": lookup(self.view.op.kind).family,
             "primitive": self.form.name,
             "devices": devices,
             "attributes": dict(self.view.op.attributes),
@@ -82,19 +109,67 @@ class Operator:
 
 
 def mesh_of(devices: int) -> Mesh:
-    return prime_mesh(named_cluster("atlas-800t-a2", devices), 6)
+    return prime_mesh(named_cluster(CLUSTER, devices), 6)
 
 
-def offered(operator: Operator, devices: int) -> Iterator[dict[str, Any]]:
-    """Some strategies of the dialect, with layouts."""
-    mesh, draw = mesh_of(devices), random.Random(operator.number)
-    found = operator.splits(mesh)
-    seen: set[Cuts] = set()
-    for split in draw.sample(found, min(OFFERED, len(found))):
+def every(operator: Operator, devices: int) -> list[Split]:
+    """What the dialect offers, one of those with the same cuts."""
+    mesh = mesh_of(devices)
+    found: dict[Cuts, Split] = {}
+    for split in operator.splits(mesh):
+        found.setdefault(operator.reader(split, mesh.sizes).cuts, split)
+    return list(found.values())
+
+
+Drawn = dict[int, dict[Operator, list[Split]]]
+"""By the number of devices."""
+
+
+def drawn(operators: Sequence[Operator]) -> Drawn:
+    """A few strategies of every operator."""
+    out: Drawn = {devices: {} for devices in SIZES}
+    for devices, operator in itertools.product(SIZES, operators):
+        found = every(operator, devices)
+        few = random.Random(operator.number).sample(found, min(OFFERED, len(found)))
+        out[devices][operator] = few
+    return out
+
+
+def swept(operators: Sequence[Operator], strategies: int) -> Drawn:
+    """So many strategies of every primitive, or all that there are."""
+    pools: dict[str, list[tuple[int, Operator, Split]]] = {}
+    for operator, devices in itertools.product(operators, SWEPT):
+        pool = pools.setdefault(operator.form.name, [])
+        pool += [(devices, operator, split) for split in every(operator, devices)]
+    out: Drawn = {devices: {} for devices in SWEPT}
+    for name, pool in pools.items():
+        for devices, operator, split in random.Random(name).sample(
+            pool, min(strategies, len(pool))
+        ):
+            out[devices].setdefault(operator, []).append(split)
+    return out
+
+
+def offered(operator: Operator, mesh: Mesh, splits: Sequence[Split]) -> Iterator[dict[str, Any]]:
+    """Strategies of the dialect, with layouts and messages."""
+    messages = operator.messages(mesh)
+    for split in splits:
         reader = operator.reader(split, mesh.sizes)
-        if reader.cuts not in seen:
-            seen.add(reader.cuts)
-            yield operator.case(devices, reader.cuts) | _layouts(reader, mesh)
+        case = operator.case(mesh.size, reader.cuts)
+        yield case | _layouts(reader, mesh) | {"sent": messages.sent(split)}
+
+
+def trained(operator: Operator, mesh: Mesh, splits: Sequence[Split]) -> Iterator[dict[str, Any]]:
+    """The same where one operand has a gradient, the next one in each case: MindSpore sees that
+    gradients of several operands are equal, as in an addition.
+    """
+    messages = [operator.messages(mesh, operand) for operand in operator.trained]
+    cases = offered(operator, mesh, splits) if messages else ()
+    for number, (split, case) in enumerate(zip(splits, cases, strict=False)):
+        place = number % len(messages)
+        sent = messages[place].sent(split)
+        end = operator.end(split, mesh)
+        yield case | {"trained": operator.trained[place], "end": end, "sent": sent}
 
 
 def _layouts(reader: Reader, mesh: Mesh) -> dict[str, Any]:
@@ -172,15 +247,20 @@ def _frozen(cuts: list[list[int]]) -> Cuts:
     return tuple(tuple(each) for each in cuts)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, strategies: int = 0) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     operators = [Operator(number, graph) for number, graph in enumerate(examples())]
-    for devices in SIZES:
-        cases = [case for each in operators for case in offered(each, devices)]
-        (folder / f"offered-{devices}.json").write_text(json.dumps(cases))
-    cases = [case for each in operators for case in probed(each)]
-    (folder / f"probed-{PROBED_DEVICES}.json").write_text(json.dumps(cases))
+    chosen = swept(operators, strategies) if strategies else drawn(operators)
+    for devices, of in chosen.items():
+        mesh = mesh_of(devices)
+        for name, make, share in (("offered", offered, 1), ("trained", trained, TRAINED)):
+            few = {each: splits[:: share if strategies else 1] for each, splits in of.items()}
+            cases = [case for each, splits in few.items() for case in make(each, mesh, splits)]
+            (folder / f"{name}-{devices}.json").write_text(json.dumps(cases))
+    if not strategies:
+        cases = [case for each in operators for case in probed(each)]
+        (folder / f"probed-{PROBED_DEVICES}.json").write_text(json.dumps(cases))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

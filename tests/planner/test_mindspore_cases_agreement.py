@@ -4,6 +4,8 @@ placement: the operators that `make test-mindspore` holds against MindSpore itse
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from exporters.errors import StrategyFileError
@@ -11,8 +13,9 @@ from exporters.mindspore.checks import reader_violations
 from exporters.mindspore.cuts import device_layout, reader_of_cuts
 from ir.mindspore_forms.primitives import PRIMITIVES
 from ir.ops import catalogue
+from tests.mindspore_package.operator_agreement import OTHERWISE
 from tests.mindspore_package.operator_examples import examples, one
-from tests.mindspore_package.write_operators import Operator, mesh_of, probed
+from tests.mindspore_package.write_operators import Operator, every, mesh_of, probed
 from tests.planner.mindspore_cases_list import DOCS
 
 pytestmark = pytest.mark.fast
@@ -55,6 +58,34 @@ def test_every_primitive_has_an_example() -> None:
     ]
     assert len(set(listed)) == len(listed)
     assert set(listed) == set(catalogue()) - kinds
+
+
+def test_what_mindspore_sends_otherwise_stands_in_the_docs() -> None:
+    _, _, rest = DOCS.read_text().partition("## What MindSpore sends otherwise")
+    rows = rest.partition("\n## ")[0].splitlines()
+    named = {row.split("|")[1].strip(" `") for row in rows if row.startswith("| `")}
+    assert named == {primitive for primitive, _ in OTHERWISE}
+
+
+@EVERY
+def test_gradients_of_parameters_are_summed_over_all_devices_that_have_a_copy(
+    operator: Operator,
+) -> None:
+    mesh = mesh_of(8)
+    splits = every(operator, 8)
+    for operand in operator.trained:
+        messages = operator.messages(mesh, operand)
+        dims = operator.view.dims(operand)
+        for split in splits:
+            pieces = operator.reader(split, mesh.sizes).count(_factors(operator, operand))
+            sent = messages.sent(split)["gradients"]
+            assert [len(ranks) for _, ranks, _ in sent] == ([8 // pieces] if pieces < 8 else [])
+            assert all(nbytes == 4 * math.prod(dims) // pieces for _, _, nbytes in sent)
+
+
+def _factors(operator: Operator, operand: int) -> tuple[int, ...]:
+    mapping = operator.rule.operands[operand] or ()
+    return tuple(factor for dim in mapping for factor in dim)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ KINDS = {
     "ReduceScatter": "reduce_scatter",
 }
 NEIGHBOURS = "NeighborExchangeV2"
-"""Sends the edges of a part of an image, and is not counted."""
+"""Sends the edges of a part of an image, and is not counted; nor is its `Grad`, their way back."""
 _NODE = re.compile(
     r"^ *%(\d+)\(\S*\) = (?:PrimFunc_)?([\w:]+)\((.*?)\)(?: \{| primitive_attrs| cnode|$)"
 )
@@ -37,8 +37,8 @@ def collectives(text: str, devices: int) -> list[dict[str, Any]]:
     """Kind, ranks of the group with rank 0, bytes and scope of each collective, in order.
 
     Bytes are counted as in plans: those of the result in an all-gather, of the operand elsewhere.
-    `source` is the node that made the elements that it takes, whatever their shape has become, and
-    `after` the place of that node in the list if it is a collective, else -1.
+    `node` is its number, `source` the node that made the elements that it takes, whatever their
+    shape has become, and `after` the place of that node in the list if it is a collective, else -1.
     """
     lines = text.splitlines()
     nodes = {m[1]: m for line in lines if (m := _NODE.match(line)) is not None}
@@ -46,10 +46,11 @@ def collectives(text: str, devices: int) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for number, line in enumerate(lines):
         match = _NODE.match(line)
-        if match is None or match[2] == NEIGHBOURS or not _GROUP.search(line):
+        if match is None or match[2].startswith(NEIGHBOURS) or not _GROUP.search(line):
             continue
         found = _collective(match, line, lines[number + 1], devices)
         found["scope"] = _scope(lines, number)
+        found["node"] = match[1]
         found["source"] = _origin(match, nodes)
         found["after"] = places.get(found["source"], -1)
         places[match[1]] = len(out)
