@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import torch
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._functorch.partitioners import default_partition
 
@@ -19,27 +21,46 @@ _KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shard_dim
 _OURS = {"shard_dim_alltoall": "all_to_all"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    run: Callable[..., tuple[Any, ...]]
+    graphs: list[Any]
+    """Those that the first call made of it, as they are replayed."""
+
+
 @dataclass(slots=True)
 class Recording:
-    """A step that the first call records; later calls replay it."""
+    """A step that the first call records; later calls replay it.
+
+    Calls that want other gradients, as an evaluation before or between steps, are recorded apart.
+    """
 
     step: Callable[..., tuple[Any, ...]]
     parameters: int
     """The first so many operands are parameters."""
     remade: Collection[str]
     """Operators whose results the backward pass computes again."""
-    graphs: list[Any] = field(default_factory=list)
-    """Forward, and backward where gradients are asked for."""
-    _run: Any = None
+    _recorded: dict[tuple[bool, ...], _Recorded] = field(default_factory=dict)
+    """By which operands have gradients."""
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
-        if self._run is None:
-            self._run = aot_function(
-                self.step, fw_compiler=self._kept, bw_compiler=self._kept,
-                partition_fn=self._parted,
-            )  # fmt: skip
-        found: tuple[Any, ...] = self._run(*tensors)
+        wanted = tuple(torch.is_grad_enabled() and t.requires_grad for t in tensors)
+        known = self._recorded.get(wanted)
+        if known is None:
+            graphs: list[Any] = []
+            kept = partial(_kept, graphs)
+            run = aot_function(
+                self.step, fw_compiler=kept, bw_compiler=kept, partition_fn=self._parted
+            )
+            known = self._recorded[wanted] = _Recorded(run, graphs)
+        found: tuple[Any, ...] = known.run(*tensors)
         return found
+
+    @property
+    def graphs(self) -> list[Any]:
+        """Forward, and backward where gradients were asked for: of the most of them."""
+        most = max(self._recorded, key=sum, default=None)
+        return [] if most is None else self._recorded[most].graphs
 
     def _parted(self, joint: Any, operands: Any, **rest: Any) -> Any:
         """Forward and backward graph; what is not kept in between is made again."""
@@ -47,21 +68,23 @@ class Recording:
         joint.recompile()
         return default_partition(joint, operands, **rest)
 
-    def _kept(self, graph: Any, _: Any) -> Any:
-        waiting_late(graph.graph)
-        bucketed(graph.graph)
-        gathers_bucketed(graph.graph)
-        gathered_ahead(graph.graph)
-        graph.graph.lint()
-        graph.recompile()
-        self.graphs.append(graph)
-        return make_boxed_func(graph)
-
     def traffic(self) -> tuple[Traffic, ...]:
         """The messages of both graphs, those of one kind and group size together; what travels in a
         bucket is counted one by one, as in the plan.
         """
         return summed(each for graph in self.graphs for each in _sent(graph.graph))
+
+
+def _kept(graphs: list[Any], graph: Any, _: Any) -> Any:
+    """A graph of one pass with its messages in buckets and in time, which joins `graphs`."""
+    waiting_late(graph.graph)
+    bucketed(graph.graph)
+    gathers_bucketed(graph.graph)
+    gathered_ahead(graph.graph)
+    graph.graph.lint()
+    graph.recompile()
+    graphs.append(graph)
+    return make_boxed_func(graph)
 
 
 def _sent(graph: Any) -> Iterator[Traffic]:

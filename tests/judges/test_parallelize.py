@@ -50,7 +50,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[Case, Plan]:
     }
     plain = found["perceptron", DATA]
     made = tuple(n for op in plain.graph.ops[:-1] for n in op.outputs if n)
-    found["perceptron", "compiled"] = plain
+    found["perceptron", "compiled"] = found["perceptron", "evaluated"] = plain
     found["perceptron", "recomputed"] = replace(plain, recomputed=made)
     return found | staged(folder)
 
@@ -85,7 +85,8 @@ def trained_on(
         times, stages = plan.pipeline.micro_batches, len(plan.pipeline.stages)
         file = f"{number}.json"
         case = {"net": net, "plan": file, "micro_batches": times, "stages": stages}
-        cases.append({**case, "compiled": scheme == "compiled", "optimizer": optimizer})
+        flags = {flag: scheme == flag for flag in ("compiled", "evaluated")}
+        cases.append({**case, **flags, "optimizer": optimizer})
     (folder / "cases.json").write_text(json.dumps(cases))
     script = Path(__file__).parent / "training_nets.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -135,7 +136,7 @@ def test_stages_of_a_pipeline_train_alike(tmp_path: Path) -> None:
     cases = {(net, "1f1b"): pipelined(net, tmp_path) for net in STAGED}
     cases["gpt with loss", "interleaved"] = pipelined("gpt with loss", tmp_path, interleave="2")
     assert cases["gpt with loss", "interleaved"].pipeline.chunks == 2
-    plain = cases["gpt with loss", "1f1b"]
+    plain = cases["gpt with loss", "evaluated"] = cases["gpt with loss", "1f1b"]
     gpipe = replace(plain.pipeline, schedule="gpipe")
     cases["gpt with loss", "gpipe"] = replace(plain, pipeline=gpipe)
     found = trained_on(2, cases, tmp_path)

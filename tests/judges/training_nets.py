@@ -263,6 +263,9 @@ def _judged(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
     model = parallelize(model, folder / case["plan"], first, loss=loss)
     if case.get("compiled"):
         model.compile()
+    if case.get("evaluated"):  # before it is trained, which must not notice
+        with torch.no_grad():
+            model(*operands)
     losses, gradients = _trained(model, operands, targets, name, 1 if stages > 1 else times)
     errors = {
         n: float((g - expected[n]).norm() / expected[n].norm())
