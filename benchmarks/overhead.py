@@ -202,7 +202,7 @@ def _alone(sizes: Sizes) -> list[float]:
 HANDS: Mapping[str, Callable[[Sizes], Side]] = {"fsdp": by_fsdp, "tensor": by_tensor_parallel}
 _ASKED: Mapping[str, dict[str, Any]] = {
     "fsdp": {"degrees": (("dp", 2),), "zero": "3"},
-    "tensor": {"degrees": (("tp", 2),)},
+    "tensor": {"degrees": (("tp", 2),), "zero": "0"},
 }
 
 
