@@ -159,7 +159,7 @@ def waiting_late(graph: Any) -> None:
     output = next(node for node in graph.nodes if node.op == "output")
     leaving: set[Any] = set()
     for node in reversed(list(graph.nodes)):
-        follows = _is_wait(node) or (len(node.all_input_nodes) == 1 and _waits_above(node))
+        follows = _is_wait(node) or (not _is_message(node) and _waits_above(node))
         if follows and node.users and all(u is output or u in leaving for u in node.users):
             leaving.add(node)
     for node in [n for n in graph.nodes if n in leaving]:
@@ -171,10 +171,9 @@ def waiting_late(graph: Any) -> None:
 
 
 def _waits_above(node: Any) -> bool:
-    """Whether what a node reads is a message that is waited for, or made of it alone."""
-    source = node.all_input_nodes[0]
-    while not _is_wait(source):
-        if len(source.all_input_nodes) != 1:
-            return False
-        source = source.all_input_nodes[0]
-    return True
+    """Whether all that a node reads is a message that is waited for, or made of it alone."""
+    while len(node.all_input_nodes) == 1:
+        node = node.all_input_nodes[0]
+        if _is_wait(node):
+            return True
+    return False
