@@ -1,6 +1,6 @@
 """A step of `parallelize` against a step of hand-written FSDP2 or tensor-parallel code.
 
-    python -m benchmarks.overhead FOLDER [--layout fsdp|tensor] [--rounds 9] [--small]
+    python -m benchmarks.overhead FOLDER [--layout fsdp|tensor] [--rounds 9] [--layers 12] [--small]
 
 GPT-2 small with a tied table, float32, AdamW, two gloo processes of one thread. Both modules live
 in the same processes and alternate, so that other programs slow both: the figure is the median of
@@ -202,7 +202,7 @@ def _alone(sizes: Sizes) -> list[float]:
 HANDS: Mapping[str, Callable[[Sizes], Side]] = {"fsdp": by_fsdp, "tensor": by_tensor_parallel}
 _ASKED: Mapping[str, dict[str, Any]] = {
     "fsdp": {"degrees": (("dp", 2),), "zero": "3"},
-    "tensor": {"degrees": (("tp", 2),)},
+    "tensor": {"degrees": (("tp", 2),), "zero": "0"},
 }
 
 
@@ -267,10 +267,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--layout", choices=HANDS, default="")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--layers", type=int, default=Sizes().layers)
     parser.add_argument("--small", action="store_true", help="to try the command")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    sizes = SMALL if options.small else Sizes()
+    sizes = SMALL if options.small else Sizes(options.layers)
     if options.rank:
         _rank(options.folder, options.layout, options.rounds, sizes)
         return
@@ -280,7 +281,8 @@ def main() -> None:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
         command += ["--nproc-per-node", "2", "-m", "benchmarks.overhead", str(options.folder)]
         command += ["--rank", "--layout", layout, "--rounds", str(options.rounds)]
-        subprocess.run([*command, *(["--small"] * options.small)], check=True)
+        command += ["--layers", str(options.layers), *(["--small"] * options.small)]
+        subprocess.run(command, check=True)
         print(_said(layout, json.loads((options.folder / f"{layout}.found.json").read_text())))
 
 

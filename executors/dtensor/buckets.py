@@ -61,12 +61,12 @@ def _nbytes(node: Any) -> int:
 
 def _buckets(nodes: Sequence[Any]) -> Iterator[list[Any]]:
     """Neighbours over the same devices and of the same type, full when they have enough bytes; none
-    of a single message.
+    of a single message. What would fill a bucket alone is not copied into one.
     """
     most = min(_BYTES, math.ceil(sum(map(_nbytes, nodes)) / _FEWEST))
     full: dict[object, list[Any]] = {}
     found = []
-    for node in nodes:
+    for node in (each for each in nodes if _nbytes(each) < most):
         key = node.target, node.args[1:], node.args[0].meta["val"].dtype
         bucket = full.setdefault(key, [])
         bucket.append(node)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
-from torch._functorch.aot_autograd import aot_function, make_boxed_func
+from torch._functorch.aot_autograd import aot_function
 from torch._functorch.partitioners import default_partition
+from torch.fx.graph import _BoxedCodeGen
 
 from executors.dtensor.buckets import MESSAGES, bucketed, gathers_bucketed
-from executors.dtensor.scheduling import computed_again, gathered_ahead, waiting_late
+from executors.dtensor.rewrites import biases_in_products, lookups_added_in_place
+from executors.dtensor.scheduling import (
+    computed_again,
+    gathered_ahead,
+    parameters_marked,
+    unread_dropped,
+    waiting_late,
+)
 from executors.judgement import Traffic, summed
 
 __all__ = ["Recording"]
@@ -36,8 +44,8 @@ class Recording:
     """
 
     step: Callable[..., tuple[Any, ...]]
-    parameters: int
-    """The first so many operands are parameters."""
+    gathered_again: Sequence[bool]
+    """Of the first operands, which are parameters, whether the backward pass gathers them again."""
     remade: Collection[str]
     """Operators whose results the backward pass computes again."""
     _recorded: dict[tuple[bool, ...], _Recorded] = field(default_factory=dict)
@@ -50,7 +58,11 @@ class Recording:
             graphs: list[Any] = []
             kept = partial(_kept, graphs)
             run = aot_function(
-                self.step, fw_compiler=kept, bw_compiler=kept, partition_fn=self._parted
+                self.step,
+                fw_compiler=kept,
+                bw_compiler=kept,
+                partition_fn=self._parted,
+                inference_compiler=partial(self._evaluated, kept),
             )
             known = self._recorded[wanted] = _Recorded(run, graphs)
         found: tuple[Any, ...] = known.run(*tensors)
@@ -64,9 +76,15 @@ class Recording:
 
     def _parted(self, joint: Any, operands: Any, **rest: Any) -> Any:
         """Forward and backward graph; what is not kept in between is made again."""
-        computed_again(joint.graph, self.parameters, self.remade)
+        parameters_marked(joint.graph, self.gathered_again)
+        computed_again(joint.graph, self.remade)
         joint.recompile()
         return default_partition(joint, operands, **rest)
+
+    def _evaluated(self, kept: Callable[[Any, Any], Any], graph: Any, operands: Any) -> Any:
+        """The only graph of a step without gradients."""
+        parameters_marked(graph.graph, self.gathered_again)
+        return kept(graph, operands)
 
     def traffic(self) -> tuple[Traffic, ...]:
         """The messages of both graphs, those of one kind and group size together; what travels in a
@@ -75,16 +93,27 @@ class Recording:
         return summed(each for graph in self.graphs for each in _sent(graph.graph))
 
 
-def _kept(graphs: list[Any], graph: Any, _: Any) -> Any:
+def _kept(graphs: list[Any], graph: Any, _: Any) -> Callable[[list[Any]], Any]:
     """A graph of one pass with its messages in buckets and in time, which joins `graphs`."""
+    unread_dropped(graph.graph)
+    biases_in_products(graph.graph)
+    lookups_added_in_place(graph.graph)
+    unread_dropped(graph.graph)
     waiting_late(graph.graph)
     bucketed(graph.graph)
     gathers_bucketed(graph.graph)
     gathered_ahead(graph.graph)
     graph.graph.lint()
+    graph.graph.set_codegen(_BoxedCodeGen())
     graph.recompile()
     graphs.append(graph)
-    return make_boxed_func(graph)
+
+    def run(operands: list[Any]) -> Any:
+        """Takes the operands out of the list: each is freed where it was read last."""
+        return graph.forward(operands)
+
+    run._boxed_call = True  # type: ignore[attr-defined]  # noqa: SLF001
+    return run
 
 
 def _sent(graph: Any) -> Iterator[Traffic]:

@@ -1,4 +1,4 @@
-"""Softmax, layer norm and the loss by torch's own functions."""
+"""Softmax, layer norm and losses by torch's own functions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
+from torch.nn import functional
 
 from executors.dtensor.call import Call, Kernel
 from executors.dtensor.numbers import same_kind
 from ir.ops import LOSS
+from ir.ops.losses import CLASS_LOSSES, CROSS_ENTROPY
 
 
 def _softmax(function: Callable[..., Any]) -> Kernel:
@@ -52,11 +55,28 @@ def _loss(call: Call) -> list[Any]:
     return [-torch.gather(likely, data.ndim - 1, wanted).sum() / rows]
 
 
+def _class_loss(call: Call) -> list[Any]:
+    """Of what one device has: DTensor would gather the rows of a mean."""
+    scores, weight = call[0], call[2] if call.has(2) else None
+    if isinstance(scores, DTensor):
+        raise NotImplementedError("the loss of a DTensor")
+    if call.op.kind == CROSS_ENTROPY:
+        scores = torch.log_softmax(scores, 1)
+    how = str(call.op.attributes.get("reduction", "mean"))
+    ignored = call.int("ignore_index", _NO_CLASS)
+    found = functional.nll_loss(scores, call[1].long(), weight, ignore_index=ignored, reduction=how)
+    return [found, scores][: len(call.result_dims)]
+
+
+_NO_CLASS = -100
+"""What torch ignores unless told otherwise."""
+
 STATISTICS: Mapping[str, Kernel] = MappingProxyType(
     {
         "Softmax": _softmax(torch.softmax),
         "LogSoftmax": _softmax(torch.log_softmax),
         "LayerNormalization": _layer_norm,
         LOSS: _loss,
+        **dict.fromkeys(CLASS_LOSSES, _class_loss),
     }
 )

@@ -107,7 +107,8 @@ class Running:
         remade = self.step.plan.recomputed
         makers = self.step.graph.producers()
         operators = {makers[n].name for n in remade if n in makers}
-        self.recording = Recording(self._flat_step, len(self.parameters), operators)
+        again = [self.step.routes.gathers_again(name) for name in self.parameters]
+        self.recording = Recording(self._flat_step, again, operators)
 
     @property
     def names(self) -> list[str]:

@@ -83,6 +83,11 @@ class Routes:
     def hops(self, direction: str, key: Key) -> list[Hop]:
         return list(self.hops_of(self._paths[direction].get(key, ())))
 
+    def gathers_again(self, name: str) -> bool:
+        """Whether the plan gathers a parameter in the backward pass too, for any of its readers."""
+        own = (key for key in self.gathers if key[0] == name)
+        return any(self.gathers[key] > len(self.hops("gather", key)) for key in own)
+
     def hops_of(self, path: Sequence[PlannedCollective]) -> Iterator[Hop]:
         """A path of the plan."""
         for item in path:

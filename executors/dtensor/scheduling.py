@@ -6,7 +6,7 @@ Collectives of torch start where they stand in a graph and run beside it until s
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 
@@ -27,35 +27,52 @@ def _is_message(node: Any) -> bool:
     return space in {"_c10d_functional", "_dtensor"}
 
 
-def _made_of_parameters(graph: Any, count: int) -> tuple[set[Any], set[Any]]:
-    """What is made of one of the first operands alone, and those of it that have been gathered."""
-    first = {node for node in graph.nodes if node.op == "placeholder" and _number(node) <= count}
-    made, gathered = set(first), set()
+PARAMETER = "parameter"
+"""In the meta of a parameter as it rests, or of what is made of one without a message: whether the
+backward pass gathers it again.
+"""
+
+
+def parameters_marked(graph: Any, again: Sequence[bool]) -> None:
+    """Mark the first operands, and what is made of one of them without a message. A graph that is
+    cut out of this one keeps the marks, also where such a node becomes its operand.
+
+    Args:
+        graph: a recorded step.
+        again: of every parameter, in order, whether the backward pass gathers it again.
+    """
+    operands = [node for node in graph.nodes if node.op == "placeholder"]
+    for node, flag in zip(operands, again, strict=False):
+        node.meta[PARAMETER] = flag
+    made, gathered = _made_of_parameters(graph)
+    for node in made.keys() - gathered:
+        node.meta[PARAMETER] = made[node]
+
+
+def _made_of_parameters(graph: Any) -> tuple[dict[Any, bool], set[Any]]:
+    """What is made of marked operands, with their marks, and those of it that were gathered."""
+    operands = (node for node in graph.nodes if node.op == "placeholder")
+    made = {node: bool(node.meta[PARAMETER]) for node in operands if PARAMETER in node.meta}
+    gathered: set[Any] = set()
     for node in graph.nodes:
         sources = node.all_input_nodes
         if node.op != "call_function" or not sources or not all(s in made for s in sources):
             continue
         whole = all(s in gathered for s in sources)
         if len(sources) == 1 or whole or _name(node).startswith("cat"):  # buckets join parameters
-            made.add(node)
+            made[node] = all(made[s] for s in sources)
             if _is_gather(node) or whole:
                 gathered.add(node)
     return made, gathered
 
 
-def _number(node: Any) -> int:
-    """Place of an operand of the step; those of the backward pass are behind all."""
-    kind, _, number = str(node.name).rpartition("_")
-    return int(number) if kind == "primals" and number.isdigit() else 10**9
-
-
-def computed_again(joint: Any, parameters: int, remade: Collection[str]) -> None:
-    """Let the backward pass of a joint graph make gathered parameters and the results of some
-    operators again, instead of keeping them.
+def computed_again(joint: Any, remade: Collection[str]) -> None:
+    """Let the backward pass of a joint graph gather marked parameters again, and make the results
+    of some operators again, instead of keeping them.
     """
     backward = _after(joint, _is_backward)
-    _, gathered = _made_of_parameters(joint, parameters)
-    again = set(gathered)
+    made, gathered = _made_of_parameters(joint)
+    again = {node for node in gathered if made[node]}
     for node in joint.nodes:
         if node in backward or node.op != "call_function" or _is_message(node):
             continue
@@ -102,10 +119,16 @@ def _after(graph: Any, begins: Callable[[Any], bool]) -> set[Any]:
     return found
 
 
+def unread_dropped(graph: Any) -> None:
+    """Drop what nothing reads, messages too: torch keeps what leads to a message of the forward
+    pass that the backward pass does not read. Every rank drops the same.
+    """
+    graph.eliminate_dead_code(lambda node: node.is_impure() and not _is_message(node))
+
+
 def gathers_of(graph: Any) -> list[Any]:
-    """Gathers of what is made of parameters alone and no message brings, in order."""
-    count = sum(node.op == "placeholder" for node in graph.nodes)
-    _, gathered = _made_of_parameters(graph, count)
+    """Gathers of what is made of parameters without a message, in order."""
+    _, gathered = _made_of_parameters(graph)
     found = (node for node in graph.nodes if _is_gather(node) and node in gathered)
     return [node for node in found if not any(_is_message(each) for each in chain(node)[:-1])]
 
@@ -136,7 +159,7 @@ def waiting_late(graph: Any) -> None:
     output = next(node for node in graph.nodes if node.op == "output")
     leaving: set[Any] = set()
     for node in reversed(list(graph.nodes)):
-        follows = _is_wait(node) or (len(node.all_input_nodes) == 1 and _waits_above(node))
+        follows = _is_wait(node) or (not _is_message(node) and _waits_above(node))
         if follows and node.users and all(u is output or u in leaving for u in node.users):
             leaving.add(node)
     for node in [n for n in graph.nodes if n in leaving]:
@@ -148,10 +171,9 @@ def waiting_late(graph: Any) -> None:
 
 
 def _waits_above(node: Any) -> bool:
-    """Whether what a node reads is a message that is waited for, or made of it alone."""
-    source = node.all_input_nodes[0]
-    while not _is_wait(source):
-        if len(source.all_input_nodes) != 1:
-            return False
-        source = source.all_input_nodes[0]
-    return True
+    """Whether all that a node reads is a message that is waited for, or made of it alone."""
+    while len(node.all_input_nodes) == 1:
+        node = node.all_input_nodes[0]
+        if _is_wait(node):
+            return True
+    return False

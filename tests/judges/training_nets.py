@@ -280,10 +280,26 @@ def _judged(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
         sum(node.target is kind.default for graph in graphs for node in graph.graph.nodes)
         for kind in (messages.all_reduce, messages.all_gather_into_tensor)
     )
+    products = [sum(_is_product(n) for n in graph.graph.nodes) for graph in graphs]
     shards = [str(p.placements) for p in model.parameters()]
     found = {"alone": alone, "losses": losses, "errors": errors, "sent": sent, "shards": shards}
     again = [str(n.target) for n in graphs[-1].graph.nodes]
-    return {**found, "calls": calls, "gathers": gathers, "backward": again}
+    ahead = [_starts_ahead(graph.graph) for graph in graphs]
+    told = {"calls": calls, "gathers": gathers, "products": products, "backward": again}
+    return {**found, **told, "ahead": ahead}
+
+
+def _starts_ahead(graph: Any) -> bool:
+    """Whether every gather is started before the one in front of it is waited for."""
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    gather = torch.ops._c10d_functional.all_gather_into_tensor.default
+    gathers = [node for node in graph.nodes if node.target is gather]
+    waits = [min(place[user] for user in node.users) for node in gathers]
+    return all(place[node] < wait for node, wait in zip(gathers[1:], waits, strict=False))
+
+
+def _is_product(node: Any) -> bool:
+    return node.target in {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
 
 
 def main() -> None:
