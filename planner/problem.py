@@ -267,6 +267,21 @@ class Problem:
                 out[layer, column] = math.fsum((*values, *more))
         return out
 
+    def least_loads(self) -> FloatArray:
+        """What nodes load in each layer at least, shape (layers, columns).
+
+        Raises:
+            ValueError: nothing of the problem overlaps.
+        """
+        if self.overlap is None:
+            raise ValueError("nothing of the problem overlaps")
+        out = np.zeros((self.overlap.count, self.overlap.form.loads.count))
+        for layer, table in zip(self.overlap.layer_of, self.node_table_of, strict=True):
+            loads = self.node_tables[table].loads
+            if loads is not None:
+                out[layer] += loads.min(axis=1, initial=math.inf)
+        return out
+
     def at_prices(self, prices: Sequence[FloatArray]) -> Problem:
         """The sum that bounds the time of every choice from below under some prices.
 

@@ -39,7 +39,7 @@ def bounding_sums(
     if overlap is None:
         yield problem, solve(problem)
         return
-    form, kinds = overlap.form, kinds_of(problem, overlap)
+    form, kinds = overlap.form, kinds_of(problem)
     prices = [form.all_on_compute()] * (int(kinds.max(initial=-1)) + 1)
     cuts = [_loads_of_kinds(problem, overlap, kinds, choice) for choice in known]
     least_s = -math.inf
@@ -55,15 +55,11 @@ def bounding_sums(
         prices = [own for _, own in found]
 
 
-def kinds_of(problem: Problem, overlap: Overlap) -> IntArray:
+def kinds_of(problem: Problem) -> IntArray:
     """The kind of each layer: those are of one that load alike at least, shape (layers,)."""
-    least = np.zeros((overlap.count, overlap.form.loads.count))
-    for layer, table in zip(overlap.layer_of, problem.node_table_of, strict=True):
-        loads = problem.node_tables[table].loads
-        if loads is not None:
-            least[layer] += loads.min(axis=1, initial=math.inf)
     known: dict[bytes, int] = {}
-    return np.array([known.setdefault(own.tobytes(), len(known)) for own in least], dtype=np.intp)
+    rows = (own.tobytes() for own in problem.least_loads())
+    return np.array([known.setdefault(own, len(known)) for own in rows], dtype=np.intp)
 
 
 def _loads_of_kinds(

@@ -27,6 +27,7 @@ from costmodel.schedules.closed_form import even_step_s
 from costmodel.schedules.in_flight import in_flight_counts
 from planner.lowering.pieces import pieces_of
 from planner.pipeline.bounds.configurations import entry_s
+from planner.pipeline.bounds.one_device import OneDevice
 from planner.pipeline.bounds.whole_network import PieceBytes, Price, WholeNetwork
 from planner.pipeline.chain import FloatArray
 from planner.pipeline.search_state import PipelineSearch
@@ -132,7 +133,8 @@ class NetworkBounds:
     task: PipelineSearch
     work: int = 0
     """Candidates in the problems solved."""
-    _sample_s: _Total | None = None
+    _one_device: tuple[OneDevice, OneDevice] | None = None
+    """With and without what happens once in a step."""
     _totals: dict[int, dict[int, _Total]] = field(default_factory=dict)
     """By number of stages and size of micro-batch the seconds of the whole network on a stage."""
     _sends: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
@@ -144,14 +146,15 @@ class NetworkBounds:
     """What others have shown a step of some shapes to take at least."""
 
     def of(self, shape: Configuration) -> float:
-        """Seconds that a step takes at least: that of all computation divided by all devices, or of
-        the whole network with its communication, as far as that is known for this number of stages.
+        """Seconds that a step takes at least: that of all computation divided by all devices, whose
+        hosts issue every operator, or of the whole network with its communication, as far as that
+        is known for this number of stages.
 
         A sample takes no less in a small micro-batch than in a larger one. Memory is what the
         small one saves, so what it adds to the time holds for one size alone.
         """
         factor = shape.micro_batch * shape.stages / self.task.cluster.devices
-        totals = [self._sample().times(factor)]
+        totals = [self._samples_s(factor)]
         for size, known in self._totals.get(shape.stages, {}).items():
             if size >= shape.micro_batch:
                 totals.append(known.times(shape.micro_batch / size))
@@ -164,7 +167,7 @@ class NetworkBounds:
 
     def of_unequal(self, micro_batch: int, micro_batches: int, largest: int) -> float:
         """The same of stages that differ in their devices, none of which has more than so many."""
-        sample, devices = self._sample().times(micro_batch), self.task.cluster.devices
+        sample, devices = self._samples_s(micro_batch), self.task.cluster.devices
         even_s = micro_batches * sample.shared_s / devices
         # As for equal stages, but of all stages behind the first one as if they were the second.
         behind = (devices - largest) * (1 - 1 / micro_batches)
@@ -220,17 +223,18 @@ class NetworkBounds:
         fitting = [s.micro_batch for s in shapes if s.micro_batch <= share * largest.micro_batch]
         return (max(fitting),) if fitting else ()
 
-    def _sample(self) -> _Total:
-        """Seconds of one sample on one device, in the whole batch."""
-        if self._sample_s is None:
-            one = stage_cluster(self.task.cluster, 1)
-            self._sample_s = _Total(0.0, 0.0)
-            if one is not None:
-                shape, mesh = Configuration(1, self.task.batch, 1), self.task.dialect.meshes(one)[0]
-                whole, steady = self._wholes(shape, one, mesh)
-                found = _Total(whole.free_s, (steady or whole).free_s)
-                self._sample_s = found.times(1 / self.task.batch)
-        return self._sample_s
+    def _samples_s(self, samples: float) -> _Total:
+        """Seconds of a device that computes so many samples, as fast as in the whole batch."""
+        one = stage_cluster(self.task.cluster, 1)
+        if one is None:
+            return _Total(0.0, 0.0)
+        if self._one_device is None:
+            shape, mesh = Configuration(1, self.task.batch, 1), self.task.dialect.meshes(one)[0]
+            whole, steady = self._wholes(shape, one, mesh)
+            both = (whole, steady or whole)
+            first, second = (OneDevice.of(own, self.task.batch) for own in both)
+            self._one_device = first, second
+        return _Total(*(own.samples_s(samples) for own in self._one_device))
 
     def _wholes(
         self, shape: Configuration, cluster: Cluster, mesh: Mesh

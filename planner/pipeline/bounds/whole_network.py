@@ -53,6 +53,8 @@ class WholeNetwork:
     """Seconds of a micro-batch at least, memory left aside."""
     held: PieceBytes
     """What is held at that."""
+    overlapped: Problem
+    """The problem that the sum bounds."""
 
     @classmethod
     def of(cls, task: PipelineSearch, lowered: Lowered, spare: int, pieces: int) -> WholeNetwork:
@@ -72,7 +74,7 @@ class WholeNetwork:
             by_piece = bytes_of_pieces(own, choice)
             pairs = zip(by_piece[0], by_piece[pieces - 1], strict=True)
             held = PieceBytes(*(a + spare * (a - b) for a, b in pairs))
-            found.append(cls(task, own, spare, free_s, held))
+            found.append(cls(task, own, spare, free_s, held, lowered.problem))
             return choice
 
         for _ in bounding_sums(lowered.problem, least):

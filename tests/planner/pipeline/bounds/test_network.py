@@ -141,3 +141,22 @@ def test_a_part_keeps_as_many_micro_batches_however_its_chunks_share_the_network
         )
         assert most >= least * sum(saved) - 1e-9
         assert least == min(flight[part::stages])
+
+
+@pytest.mark.parametrize("micro_batches", [2, 8])
+@pytest.mark.parametrize("stages", [1, 2])
+def test_the_host_of_every_device_issues_all_operators_in_every_micro_batch(
+    stages: int, micro_batches: int
+) -> None:
+    """Small kernels: their host takes longer than they do, on few devices and on many."""
+    shape = Configuration(stages, 64 // micro_batches, micro_batches)
+
+    def bound_and_step_s(profile: str) -> tuple[float, float]:
+        request = SearchRequest(global_batch=64, target="torch", profile=profile)
+        own = PipelineSearch(mlp(5, 64, 256, 1024), named_cluster("dgx-h100", 4), request)
+        return NetworkBounds(own).of(shape), best_of(own, shape).step_s
+
+    plain_s = bound_and_step_s("generic")[0]
+    bound_s, step_s = bound_and_step_s("torchtitan")
+    assert bound_s <= step_s * (1 + 1e-9)
+    assert bound_s > 0.7 * step_s > 2 * plain_s
