@@ -16,6 +16,7 @@ from topology.quantities import (
     Power,
     Rate,
     Ratio,
+    Share,
     Strict,
 )
 from topology.units import parse_bandwidth, parse_bytes, parse_flops, parse_ratio, parse_seconds
@@ -115,7 +116,7 @@ class ChipFile(Strict):
     memory: _Memory
     efficiency: _Efficiency
     launch_latency: Duration
-    overlap: Ratio | None = None
+    overlap: Share | None = None
     """Share of a message that computation can hide; all of it if absent."""
     other_peaks: dict[str, Rate] = Field(default_factory=dict)
     """Rates of types that are not planned with, and rates as advertised."""

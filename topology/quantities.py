@@ -29,7 +29,7 @@ from topology.units import (
 )
 
 __all__ = ["Bandwidth", "Capacity", "Confidence", "Count", "Duration", "Factor", "Frequency"]
-__all__ += ["Power", "Quantity", "Rate", "Ratio", "Strict"]
+__all__ += ["Power", "Quantity", "Rate", "Ratio", "Share", "Strict"]
 
 Confidence: TypeAlias = Literal["high", "medium", "low", "assumed", "stated"]
 
@@ -71,7 +71,7 @@ class Quantity(Strict):
         return (given,) if isinstance(given, str) else given
 
 
-def _reads_as(parse: Callable[[str], float]) -> AfterValidator:
+def _reads_as(parse: Callable[[str], float], *, may_be_zero: bool = False) -> AfterValidator:
     """A check that the value of a quantity is a number above zero in the right unit."""
 
     def check(quantity: Quantity) -> Quantity:
@@ -79,7 +79,7 @@ def _reads_as(parse: Callable[[str], float]) -> AfterValidator:
             number = parse(quantity.value)
         except UnitError as fault:
             raise PydanticCustomError("unit", "{what}", {"what": fault.what}) from fault
-        if not number > 0:
+        if not (number > 0 or (may_be_zero and number == 0)):
             raise PydanticCustomError(
                 "unit", "{what}", {"what": f"{quantity.value!r} is not above zero"}
             )
@@ -112,6 +112,7 @@ Bandwidth = Annotated[Quantity, _reads_as(parse_bandwidth), _like("30 GB/s")]
 Rate = Annotated[Quantity, _reads_as(parse_flops), _like("256 TFLOP/s")]
 Duration = Annotated[Quantity, _reads_as(parse_seconds), _like("5 us")]
 Ratio = Annotated[Quantity, _reads_as(parse_ratio), _like("0.65")]
+Share = Annotated[Quantity, _reads_as(parse_ratio, may_be_zero=True), _like("0.65")]
 Count = Annotated[Quantity, _reads_as(parse_count), _like("32")]
 Factor = Annotated[Quantity, _reads_as(parse_count), _like("1.2")]
 Frequency = Annotated[Quantity, _reads_as(parse_hertz), _like("1.8 GHz")]

@@ -125,11 +125,12 @@ def test_a_measured_machine_has_the_rates_that_were_measured() -> None:
     assert max(abs(float(error)) for error in fit.errors) < 0.05
 
 
-def test_the_machine_hides_as_much_of_a_message_as_was_measured() -> None:
-    facts = replace(host(1e11, 1e9, 50e-6), overlap=0.25)
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_the_machine_hides_as_much_of_a_message_as_was_measured(share: float) -> None:
+    facts = replace(host(1e11, 1e9, 50e-6), overlap=share)
     assert HostFacts.from_record(json.loads(json.dumps(asdict(facts)))) == facts
     text, _ = machine_of(facts)
-    assert load_machine(text, "host.yaml").cluster(2).chip.overlap == 0.25
+    assert load_machine(text, "host.yaml").cluster(2).chip.overlap == share
 
 
 def test_a_single_process_has_no_link() -> None:
