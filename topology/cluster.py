@@ -247,7 +247,7 @@ class Cluster:
         """Plain JSON values; `from_dict` restores an equal cluster."""
         record = asdict(self)
         record["chip"]["peak_flops"] = dict(sorted(self.chip.peak_flops.items()))
-        if self.chip.overlap == 1.0:  # of files as of releases without the field
+        if self.chip.overlap == 1.0:  # bytes of files as before the field
             del record["chip"]["overlap"]
         record["tiers"] = [asdict(tier) | {"kind": tier.kind.value} for tier in self.tiers]
         record["library"] = None if self.library is None else self.library.to_dict()
