@@ -9,13 +9,13 @@ from typing import TypeAlias
 import numpy as np
 import onnx
 
+from importers.errors import MISFITS
+
 Known: TypeAlias = tuple[tuple[int, ...], int]
 """Dims and element type of a tensor."""
 Operands: TypeAlias = Sequence[Known | None]
 Inference: TypeAlias = Callable[[onnx.NodeProto, Operands], list[Known]]
 
-MISFITS = (ArithmeticError, LookupError, ValueError)
-"""What comes of operands that are not those of the schema: their number, ranks or sizes."""
 _DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
 _FLOAT, _INT32 = int(onnx.TensorProto.FLOAT), int(onnx.TensorProto.INT32)
 

@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 import onnx
 
-from importers.errors import UnsupportedError
-from importers.onnx_foreign_shapes import MISFITS
+from importers.errors import MISFITS, UnsupportedError
 from importers.onnx_node import NodeContext
 from importers.parameters import parametrised
 from ir.graph import AttributeValue, Op

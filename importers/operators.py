@@ -72,18 +72,19 @@ class Operators(ABC, Generic[Value]):
         del dtype
         return {}
 
-    def broadcast(self, *values: Value) -> Dims:
-        """Dims of what is element-wise over these.
+    def broadcast(self, kind: str, *values: Value) -> Dims:
+        """Dims of what a kind makes of these element by element.
 
         Raises:
             ValueError: they do not fit each other.
         """
+        del kind
         return np.broadcast_shapes(*(self.dims(v) for v in values))
 
     def pointwise(self, kind: str, *inputs: Value, **attributes: Setting) -> Value:
         """An operator on every element, in the type of the last operand or flags."""
         dtype = "bool" if kind in FLAGS else self.dtype_of(inputs[-1])
-        return self.op(kind, inputs, self.broadcast(*inputs), dtype, **attributes)
+        return self.op(kind, inputs, self.broadcast(kind, *inputs), dtype, **attributes)
 
     def add(self, left: Value, right: Value) -> Value:
         return self.pointwise("Add", left, right)
@@ -98,7 +99,11 @@ class Operators(ABC, Generic[Value]):
         return self.pointwise("Div", left, right)
 
     def power(self, base: Value, exponent: Value) -> Value:
-        return self.pointwise("Pow", base, exponent)
+        return self.op("Pow", [base, exponent], self.broadcast("Pow", base, exponent))
+
+    def remainder(self, left: Value, right: Value, *, fmod: int) -> Value:
+        """With the sign of the dividend, or without `fmod` that of the divisor."""
+        return self.pointwise("Mod", left, right, fmod=fmod)
 
     def maximum(self, left: Value, right: Value) -> Value:
         return self.pointwise("Max", left, right)
@@ -109,7 +114,10 @@ class Operators(ABC, Generic[Value]):
     def equal(self, left: Value, right: Value) -> Value:
         return self.pointwise("Equal", left, right)
 
-    def where(self, condition: Value, yes: Value, no: Value) -> Value:
+    def greater(self, left: Value, right: Value) -> Value:
+        return self.pointwise("Greater", left, right)
+
+    def select(self, condition: Value, yes: Value, no: Value) -> Value:
         return self.pointwise("Where", condition, yes, no)
 
     def neg(self, value: Value) -> Value:
@@ -124,9 +132,8 @@ class Operators(ABC, Generic[Value]):
     def sqrt(self, value: Value) -> Value:
         return self.pointwise("Sqrt", value)
 
-    def rsqrt(self, value: Value) -> Value:
-        """One over the square root: two operators, as exporters write it."""
-        return self.pointwise("Reciprocal", self.sqrt(value))
+    def reciprocal(self, value: Value) -> Value:
+        return self.pointwise("Reciprocal", value)
 
     def relu(self, value: Value) -> Value:
         return self.pointwise("Relu", value)
@@ -199,10 +206,10 @@ class Operators(ABC, Generic[Value]):
         steps: Sequence[int] = (),
     ) -> Value:
         """A part of a tensor, cut as Python does."""
-        dims = list(self.dims(value))
-        for place, axis in enumerate(axes):
-            step = steps[place] if steps else 1
-            dims[axis] = len(range(dims[axis])[starts[place] : ends[place] : step])
+        cuts = zip(starts, ends, steps or (1,) * len(axes), strict=True)
+        parts = {axis: slice(a, b, c or None) for axis, (a, b, c) in zip(axes, cuts, strict=True)}
+        own = enumerate(self.dims(value))
+        dims = [len(range(d)[parts[i]]) if i in parts else d for i, d in own]
         numbers = {"starts": starts, "ends": ends, "axes": axes}
         if steps:
             numbers["steps"] = steps

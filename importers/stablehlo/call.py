@@ -26,7 +26,7 @@ _MOST_NUMBERS = 4096
 class ViewCall(Call):
     """An operation, and the steps that it becomes.
 
-    What is element-wise is written by `step` and `emit`, over views; all else by `node`, over
+    What is element-wise is written by `op` and `emit`, over views; all else by `node`, over
     tensors as they are.
     """
 
@@ -87,15 +87,15 @@ class ViewCall(Call):
             raise self.fault(f"dimension {axis} of a value with {rank}")
         return axis
 
-    def step(
+    def op(
         self,
         kind: str,
         inputs: Sequence[Tensor | None],
-        dims: tuple[Int, ...] | None = None,
+        dims: Sequence[Int] | None = None,
         dtype: str = "",
         **attributes: Attribute,
     ) -> View:
-        return _seen(Call.step(self, kind, inputs, dims, dtype, **attributes))
+        return _seen(Call.op(self, kind, inputs, dims, dtype, **attributes))
 
     def scalar(self, value: Argument, dtype: str) -> View:
         return _seen(Call.scalar(self, value, dtype))

@@ -228,7 +228,7 @@ def row_numbers(call: ViewCall, start: View, count: int) -> View:
     """Numbers from a computed one on."""
     dtype = start.dtype
     first = repeated(reshaped(call.draft, start, (), call.scope), (count,), ())
-    return call.step("Add", [counted(call, count, dtype), first], dtype=dtype)
+    return call.op("Add", [counted(call, count, dtype), first], dtype=dtype)
 
 
 def _rows_from(call: ViewCall, view: View, axis: int, start: View, count: int) -> View:

@@ -55,7 +55,7 @@ def _reduce(call: ViewCall) -> None:
     neutral = _NEUTRAL[kind]
     exact = start == neutral[0] or (view.dtype == "bool" and start in neutral)
     if not exact and not _is_lowest(start, view.dtype, kind):
-        view = call.step(_COMBINED[kind], [view, call.view(1)], dtype=view.dtype)
+        view = call.op(_COMBINED[kind], [view, call.view(1)], dtype=view.dtype)
     call.deliver(view)
 
 

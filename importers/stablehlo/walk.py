@@ -187,7 +187,7 @@ class Walk:
         call = view_call(self.draft, operation, operands, scope, self._place(operation))
         flag = call.cast(operands[0], "bool")
         return [
-            call.step("Where", [repeated(flag, y.dims, ()), y, n], dtype=y.dtype)
+            call.op("Where", [repeated(flag, y.dims, ()), y, n], dtype=y.dtype)
             for y, n in zip(yes, no, strict=True)
         ]
 

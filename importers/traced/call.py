@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from importers.errors import ModelError, UnsupportedError
+from importers.errors import MISFITS, ModelError, UnsupportedError
+from importers.operators import Operators
 from importers.parameters import parametrised
 from importers.traced.writer import Attribute, Builder, type_code
-from ir.dtypes import dtype_bits
 from ir.graph import Tensor
 
 Dims: TypeAlias = tuple[int, ...]
@@ -39,7 +39,7 @@ Argument: TypeAlias = (
 
 
 @dataclass(slots=True)
-class Call:
+class Call(Operators[Tensor]):
     """A call in the program, and the ONNX nodes that it becomes."""
 
     writer: Builder
@@ -180,19 +180,19 @@ class Call:
         if self.result.dtype == dtype:
             self.emit(kind, inputs, count=0, **attributes)
         else:
-            self.finish(self.step(kind, inputs, self.result.dims, dtype, **attributes))
+            self.finish(self.op(kind, inputs, self.result.dims, dtype, **attributes))
 
-    def step(
+    def op(
         self,
         kind: str,
         inputs: Sequence[Tensor | None],
-        dims: Dims | None = None,
+        dims: Sequence[Int] | None = None,
         dtype: str = "",
         **attributes: Attribute,
     ) -> Tensor:
         """A node on the way, with one result like the first operand unless told."""
         like = next(t for t in inputs if t is not None)
-        own = like.dims if dims is None else dims
+        own = like.dims if dims is None else tuple(dims)
         wanted = Tensor(f"{self.name}/{self._steps}", own, dtype or like.dtype)
         (made,) = self._add(kind, inputs, [wanted], attributes)
         return made or wanted
@@ -230,11 +230,40 @@ class Call:
         """Integers as an operand."""
         return self.writer.constant(list(values) or [], "int64")
 
-    def cast(self, tensor: Tensor, dtype: str) -> Tensor:
-        """The tensor in another element type."""
-        if tensor.dtype == dtype:
-            return tensor
-        return self.step("Cast", [tensor], dtype=dtype, to=type_code(dtype))
+    @property
+    def answer(self) -> Answer:
+        """Writes the operator that makes the first result."""
+        return Answer(self)
+
+    def dims(self, value: Tensor) -> Dims:
+        return value.dims
+
+    def dtype_of(self, value: Tensor) -> str:
+        return value.dtype
+
+    def broadcast(self, kind: str, *values: Tensor) -> Dims:
+        """As `Operators` says; what does not fit is a fault of the program."""
+        try:
+            return Operators.broadcast(self, kind, *values)
+        except ValueError as error:
+            raise self.fault(f"the operands of {kind} have other dims") from error
+
+    def cast_settings(self, dtype: str) -> Mapping[str, Int]:
+        return {"to": type_code(dtype)}
+
+    def with_shapes(self, value: Tensor, numbers: Mapping[str, Sequence[Int]]) -> list[Tensor]:
+        """A tensor and lists of numbers as operands of a node."""
+        return [value, *(self.shape(each) for each in numbers.values())]
+
+    def with_numbers(
+        self,
+        kind: str,
+        value: Tensor,
+        dims: Sequence[Int],
+        numbers: Mapping[str, Sequence[Int]],
+        **told: Attribute,
+    ) -> Tensor:
+        return self.op(kind, self.with_shapes(value, numbers), dims, "", **told)
 
     def operand(self, name: str, dtype: str) -> Tensor:
         """A tensor or a number in an element type."""
@@ -251,6 +280,45 @@ class Call:
         self.alias(tensor if wanted is None else self.cast(tensor, wanted.dtype), index)
 
 
+@dataclass(frozen=True, slots=True)
+class Answer(Operators[Tensor]):
+    """An operator that makes the first result of a call, with the dims that the tracer noted."""
+
+    call: Call
+
+    def dims(self, value: Tensor) -> Dims:
+        return value.dims
+
+    def dtype_of(self, value: Tensor) -> str:
+        return value.dtype
+
+    def broadcast(self, kind: str, *values: Tensor) -> Dims:
+        del kind, values
+        return self.call.result.dims
+
+    def op(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor | None],
+        dims: Sequence[int] = (),
+        dtype: str = "",
+        **attributes: Attribute,
+    ) -> Tensor:
+        del dims, dtype
+        self.call.emit(kind, inputs, count=1, **attributes)
+        return self.call.made[0]
+
+    def with_numbers(
+        self,
+        kind: str,
+        value: Tensor,
+        dims: Sequence[int],
+        numbers: Mapping[str, Sequence[int]],
+        **told: Attribute,
+    ) -> Tensor:
+        return self.op(kind, self.call.with_shapes(value, numbers), dims, "", **told)
+
+
 Converter: TypeAlias = Callable[[Any], None]
 """What writes a call: a function of a `Call`, or of what a front end makes of one."""
 
@@ -260,35 +328,6 @@ def with_arguments(call: Call, /, convert: Converter, **arguments: Argument) -> 
     """What writes another operator, of which this one is the case with these arguments."""
     call.arguments = {**call.arguments, **arguments}
     convert(call)
-
-
-def promoted(values: Sequence[Argument]) -> str:
-    """Element type in which operands of several types are compared.
-
-    Tensors with dimensions come before those without, and these before plain numbers, unless the
-    latter are of a higher category: flag, integer, floating. Source: PyTorch, type promotion.
-    """
-    tensors = [v for v in values if isinstance(v, Tensor)]
-    groups = [
-        [t.dtype for t in tensors if t.dims],
-        [t.dtype for t in tensors if not t.dims],
-        ["bool" if isinstance(v, bool) else "int64" if isinstance(v, int) else "float32"
-         for v in values if isinstance(v, bool | int | float)],
-    ]  # fmt: skip
-    best = ""
-    for group in groups:
-        found = max(group, key=_order, default="")
-        if not best or (found and _category(found) > _category(best)):
-            best = found
-    return best or "float32"
-
-
-def _category(dtype: str) -> int:
-    return 0 if dtype == "bool" else 2 if "float" in dtype else 3 if "complex" in dtype else 1
-
-
-def _order(dtype: str) -> tuple[int, int]:
-    return _category(dtype), dtype_bits(dtype)
 
 
 def convert(call: Call, converter: Converter | None, kind: str, own: Mapping[str, str]) -> None:
@@ -306,6 +345,10 @@ def convert(call: Call, converter: Converter | None, kind: str, own: Mapping[str
         if converter is not None:
             converter(call)
             return
+    except ModelError:
+        raise
+    except MISFITS as error:
+        raise call.fault("its operands do not fit each other") from error
     except UnsupportedError:
         call.writer.forget(mark)
         call.made.clear()

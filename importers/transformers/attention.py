@@ -130,7 +130,7 @@ def _attended(
 def _guarded(writer: Writer, weights: Value) -> Value:
     """Zero for rows that see nothing: what exporters write for fused attention."""
     empty = writer.is_nan(weights)
-    return writer.where(empty, writer.constant("attention/zero", 0.0), weights)
+    return writer.select(empty, writer.constant("attention/zero", 0.0), weights)
 
 
 def _repeated(writer: Writer, value: Value, times: int) -> Value:

@@ -100,7 +100,7 @@ def _in_best_groups(writer: Writer, ranked: Value, sizes: Experts, module: str) 
     wide = writer.expand(writer.unsqueeze(marks, 2), tokens, sizes.groups, members)
     flat = writer.cast(writer.reshape(wide, tokens, count), "bool")
     out = writer.logical_not(flat)
-    return writer.where(out, writer.constant("router/out", 0.0, (), "float32"), ranked)
+    return writer.select(out, writer.constant("router/out", 0.0, (), "float32"), ranked)
 
 
 def _group_merit(writer: Writer, apart: Value, sizes: Experts) -> Value:

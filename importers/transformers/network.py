@@ -97,7 +97,7 @@ class _Layers:
         kept = writer.pointwise("And", every, told)
         zero = writer.constant("attention/zero", 0.0)
         low = writer.constant("attention/lowest", -1e9)
-        return writer.where(kept, zero, low)
+        return writer.select(kept, zero, low)
 
     def _layer(self, index: int, rows: Value, sight: Sight, memory: Value | None) -> Value:
         layer = f"{self.names['layers']}.{index}"

@@ -32,7 +32,7 @@ def _rms(writer: Writer, value: Value, weight: Value, *, offset: bool) -> Value:
     square = writer.power(wide, writer.constant("norm/two", 2.0, (), "float32"))
     mean = writer.reduce_mean(square, len(writer.dims(value)) - 1)
     shifted = writer.add(mean, writer.constant("norm/epsilon", _EPSILON, (), "float32"))
-    made = writer.mul(wide, writer.rsqrt(shifted))
+    made = writer.mul(wide, writer.reciprocal(writer.sqrt(shifted)))
     if not offset:
         return writer.mul(weight, writer.cast(made, writer.dtype_of(value)))
     one = writer.constant("norm/one", 1.0, (), "float32")
