@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from importers.onnx_attention import MICROSOFT_ATTENTION
 from importers.onnx_experts import MICROSOFT_EXPERTS
@@ -24,7 +23,7 @@ def _total(work: Rewriting, terms: Sequence[str], result: str) -> str:
     for index, term in enumerate(terms[1:], 1):
         last = index == len(terms) - 1
         out = result if last and result else work.context.new_tensor(f"/sum{index}")
-        found = work.one("Add", [found, term], (), out)
+        found = work.into(out).add(found, term)
     return found
 
 
@@ -46,7 +45,7 @@ def _skip_layer_norm(context: NodeContext) -> list[Op]:
     first, mean, inverse = (work.output(i) for i in range(3))
     _norm(work, total, [work.operand(2), "" if simple else work.operand(3)],
           [first, inverse] if simple else [first, mean, inverse], simple=simple)  # fmt: skip
-    return work.ops
+    return work.written
 
 
 def _norm(
@@ -56,7 +55,7 @@ def _norm(
     axis = len(work.context.result()) - 1
     epsilon = work.float("epsilon", _EPSILON)
     made = _trimmed(outputs)
-    work.add(kind, [data, *vectors], *[()] * len(made), outputs=made, axis=axis, epsilon=epsilon)
+    work.write(kind, [data, *vectors], *[()] * len(made), outputs=made, axis=axis, epsilon=epsilon)
 
 
 def _embed_layer_norm(context: NodeContext) -> list[Op]:
@@ -66,25 +65,22 @@ def _embed_layer_norm(context: NodeContext) -> list[Op]:
         work.operand(i) for i in range(9)
     )
     rows = context.dims()[1]
-    terms = [work.one("Gather", [words, ids], (), context.new_tensor("/words"), axis=0)]
+    terms = [work.into(context.new_tensor("/words")).gather(words, ids, 0)]
     if numbers:
-        terms.append(
-            work.one("Gather", [places, numbers], (), context.new_tensor("/places"), axis=0)
-        )
+        terms.append(work.into(context.new_tensor("/places")).gather(places, numbers, 0))
     elif context.dims(3)[0] == rows:
         terms.append(places)
     else:
         first = context.new_tensor("/places", (rows, context.dims(3)[1]))
-        cut: dict[str, Any] = {"axes": (0,), "slice_axes": (0,), "steps": (1,)}
-        terms.append(work.one("Slice", [places], (), first, starts=(0,), ends=(rows,), **cut))
+        terms.append(work.into(first).cut(places, 0, 0, rows))
     if segments and segment_table:
         found = context.new_tensor("/segments")
-        terms.append(work.one("Gather", [segment_table, segments], (), found, axis=0))
+        terms.append(work.into(found).gather(segment_table, segments, 0))
     total = _total(work, terms, work.output(2))
     _norm(work, total, [scale, bias], [work.output(0)], simple=False)
     if mask and work.output(1):
-        work.one("ReduceSum", [mask], (), work.output(1), axes=(1,))
-    return work.ops
+        work.into(work.output(1)).reduce_sum(mask, 1, keep=False)
+    return work.written
 
 
 def _bias_softmax(context: NodeContext) -> list[Op]:
@@ -93,8 +89,8 @@ def _bias_softmax(context: NodeContext) -> list[Op]:
     total = _total(work, [work.operand(0), work.operand(1)], "")
     axis = context.axis(1)
     ends = {"to_end": 1} if any(d > 1 for d in context.dims()[axis + 1 :]) else {}
-    work.one("Softmax", [total], (), work.output(0), axis=axis, **ends)
-    return work.ops
+    work.into(work.output(0)).op("Softmax", [total], (), "", axis=axis, **ends)
+    return work.written
 
 
 def _group_norm(context: NodeContext) -> list[Op]:
@@ -108,19 +104,19 @@ def _group_norm(context: NodeContext) -> list[Op]:
     front = (dims[0], dims[-1], *dims[1:-1]) if last else dims
     to_front, to_back = (0, len(dims) - 1, *range(1, len(dims) - 1)), (0, *range(2, len(dims)), 1)
     if last:
-        data = work.one("Transpose", [data], (), context.new_tensor("/front", front), perm=to_front)
+        data = work.into(context.new_tensor("/front", front)).transpose(data, *to_front)
     inputs = [data, work.operand(1), work.operand(2)]
     groups, epsilon = context.int("groups", 1), work.float("epsilon", 1e-5)
     activates = bool(context.int("activation", 0))
     out = context.new_tensor("/normal", front) if last or activates else work.output(0)
-    work.one("GroupNormalization", inputs, (), out, num_groups=groups, epsilon=epsilon)
+    work.into(out).op("GroupNormalization", inputs, num_groups=groups, epsilon=epsilon)
     if activates:
-        gate = work.one("Sigmoid", [out], (), context.new_tensor("/gate", front))
+        gate = work.into(context.new_tensor("/gate", front)).sigmoid(out)
         result = context.new_tensor("/active", front) if last else work.output(0)
-        out = work.one("Mul", [out, gate], (), result)
+        out = work.into(result).mul(out, gate)
     if last:
-        work.one("Transpose", [out], (), work.output(0), perm=to_back)
-    return work.ops
+        work.into(work.output(0)).transpose(out, *to_back)
+    return work.written
 
 
 def _with_skip(work: Rewriting, *, channels_last: bool) -> str:
@@ -130,12 +126,12 @@ def _with_skip(work: Rewriting, *, channels_last: bool) -> str:
     if len(dims) == 2:
         places = (1, 2) if channels_last else (2, 3)
         wide = (dims[0], 1, 1, dims[1]) if channels_last else (*dims, 1, 1)
-        skip = work.one("Unsqueeze", [skip], (), context.new_tensor("/skip", wide), axes=places)
+        skip = work.into(context.new_tensor("/skip", wide)).unsqueeze(skip, *places)
     if not bias or channels_last:
         return _total(work, [work.operand(0), skip, *([bias] if bias else [])], work.output(1))
     total = _total(work, [work.operand(0), skip], "")
     result = work.output(1) or context.new_tensor("/biased")
-    return work.one(BIAS_ADD, [total, bias], (), result, axis=1)
+    return work.into(result).op(BIAS_ADD, [total, bias], axis=1)
 
 
 _MICROSOFT: Mapping[str, Converter] = MappingProxyType(

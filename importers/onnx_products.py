@@ -4,7 +4,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -59,15 +59,15 @@ def _fused_matmul(work: Rewriting) -> None:
         name = work.operand(index)
         rank = len(work.dims(name))
         if work.int(flag):
-            name = work.transposed(name, *range(1, rank - 1), 0, rank - 1)
+            name = work.transpose(name, *range(1, rank - 1), 0, rank - 1)
         names.append(name)
     pairs = (("trans_a", "transA"), ("trans_b", "transB"))
-    flags: dict[str, AttributeValue] = {k: 1 for k, flag in pairs if work.int(flag)}
-    result, alpha = work.dims(work.output(0)), work.float("alpha", 1.0)
-    product = work.one("MatMul", names, result, work.output(0) if alpha == 1.0 else "")
-    work.ops[-1] = replace(work.ops[-1], attributes=flags)
+    flags = {k: 1 for k, flag in pairs if work.int(flag)}
+    output, alpha = work.output(0), work.float("alpha", 1.0)
+    result = work.dims(output)
+    product = work.into(output if alpha == 1.0 else "").op("MatMul", names, result, "", **flags)
     if alpha != 1.0:
-        work.one(SCALE, [product], result, work.output(0), scale=alpha)
+        work.into(output).op(SCALE, [product], result, scale=alpha)
 
 
 _ACTIVATIONS = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"})
@@ -115,18 +115,15 @@ def _gemm_gelu(context: NodeContext) -> list[Op]:
     return _activated(context, _gemm(context), "FastGelu")
 
 
-def _float_product(
-    work: Rewriting, names: Sequence[str], scales: Sequence[str], bias: str, code: int
-) -> None:
+def _float_product(work: Rewriting, names: Sequence[str], scales: Sequence[str], bias: str) -> None:
     """Product of whole numbers, as floating point, times both scales, plus a bias."""
     result, output = work.dims(work.output(0)), work.output(0)
-    product = work.one("MatMulInteger", names, result, code=_INT32)
-    found = work.one("Cast", [product], result, code=code)
+    found = work.cast(work.op("MatMulInteger", names, result, "int32"), work.dtype_of(output))
     for index, scale in enumerate(scales):
         last = index == len(scales) - 1 and not bias
-        found = work.one("Mul", [found, scale], result, output if last else "", code=code)
+        found = work.into(output if last else "").mul(found, scale)
     if bias:
-        work.one("Add", [found, bias], result, output)
+        work.into(output).add(found, bias)
 
 
 def _dynamic_matmul(work: Rewriting) -> None:
@@ -134,9 +131,9 @@ def _dynamic_matmul(work: Rewriting) -> None:
     data, code = work.operand(0), work.code(work.output(0))
     dims = work.dims(data)
     left, scale, point = (work.tensor(d, c) for d, c in ((dims, _UINT8), ((), code), ((), _UINT8)))
-    work.add("DynamicQuantizeLinear", [data], dims, (), (), outputs=(left, scale, point))
+    work.write("DynamicQuantizeLinear", [data], dims, (), (), outputs=(left, scale, point))
     names = [left, work.operand(1), point, work.operand(3)]
-    _float_product(work, names, [scale, work.operand(2)], work.operand(4), code)
+    _float_product(work, names, [scale, work.operand(2)], work.operand(4))
 
 
 def _integer_to_float(work: Rewriting) -> None:
@@ -146,10 +143,10 @@ def _integer_to_float(work: Rewriting) -> None:
     if len(work.dims(rows)) == 1 and work.dims(rows)[0] > 1:
         raise UnsupportedError
     scales = [rows, work.operand(3)]
-    _float_product(work, names, scales, work.operand(6), work.code(work.output(0)))
+    _float_product(work, names, scales, work.operand(6))
 
 
-def _rounded(kind: str) -> Converter:
+def _rounded(join: Callable[[Rewriting, str, str], str]) -> Converter:
     """Quantised numbers as floating point, the operator, and its result quantised."""
 
     def write(work: Rewriting) -> None:
@@ -157,11 +154,10 @@ def _rounded(kind: str) -> Converter:
         for index in (0, 3):
             names = [work.operand(index + i) for i in range(3)]
             dims = work.dims(names[0])
-            floats.append(work.one("DequantizeLinear", names, dims, code=work.code(names[1])))
-        result = work.dims(work.output(0))
-        found = work.one(kind, floats, result, code=work.code(work.operand(6)))
+            floats.append(work.op("DequantizeLinear", names, dims, work.dtype_of(names[1])))
+        found = join(work, *floats)
         names = [found, work.operand(6), work.operand(7)]
-        work.one("QuantizeLinear", names, result, work.output(0))
+        work.into(work.output(0)).op("QuantizeLinear", names)
 
     return rewritten(write)
 
@@ -172,10 +168,10 @@ def _packed_matmul(work: Rewriting) -> None:
     bits, block = work.int("bits", 4), work.int("block_size", 32)
     result, bias = work.dims(work.output(0)), work.operand(5)
     names = [work.operand(i) for i in range(4)]
-    output = "" if bias else work.output(0)
-    found = work.one("MatMulNBits", names, result, output, bits=bits, block_size=block)
+    product = work.into("" if bias else work.output(0))
+    found = product.op("MatMulNBits", names, result, bits=bits, block_size=block)
     if bias:
-        work.one("Add", [found, bias], result, work.output(0))
+        work.into(work.output(0)).add(found, bias)
 
 
 PRODUCTS: Mapping[str, Converter] = MappingProxyType(
@@ -195,8 +191,8 @@ MICROSOFT_PRODUCTS: Mapping[str, Converter] = MappingProxyType(
         **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantities),
         "DynamicQuantizeMatMul": rewritten(_dynamic_matmul),
         "MatMulIntegerToFloat": rewritten(_integer_to_float),
-        "QLinearAdd": _rounded("Add"),
-        "QLinearMul": _rounded("Mul"),
+        "QLinearAdd": _rounded(Rewriting.add),
+        "QLinearMul": _rounded(Rewriting.mul),
         "MatMulNBits": rewritten(_packed_matmul),
     }
 )

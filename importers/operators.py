@@ -147,6 +147,9 @@ class Operators(ABC, Generic[Value]):
     def gelu(self, value: Value, approximate: str) -> Value:
         return self.pointwise("Gelu", value, approximate=approximate)
 
+    def swish(self, value: Value, **settings: Setting) -> Value:
+        return self.pointwise("Swish", value, **settings)
+
     def softmax(self, value: Value, axis: int) -> Value:
         return self.pointwise("Softmax", value, axis=axis)
 
@@ -270,7 +273,7 @@ class GraphOperators(Operators[Value]):
     __slots__ = ()
 
     @abstractmethod
-    def ops(
+    def several(
         self,
         kind: str,
         inputs: Sequence[Value],
@@ -298,4 +301,4 @@ class GraphOperators(Operators[Value]):
         """Pieces of a tensor along a dimension."""
         dims = self.dims(value)
         results = [((*dims[:axis], size, *dims[axis + 1 :]), "") for size in sizes]
-        return self.ops("Split", [value], results, axis=axis)
+        return self.several("Split", [value], results, axis=axis)

@@ -12,13 +12,13 @@ import onnx
 from importers.errors import ModelError
 from importers.mindir.flattening import Flat, Group, Primitive, Ref, Value, live
 from importers.mindir.program import Opaque, Stored, TensorType
-from importers.onnx_checks import check_dims
+from importers.onnx_checks import check_dims, type_code
 from importers.onnx_values import Array
 from importers.traced.call import Argument, Call
 from importers.traced.operations import FrontEnd, table
 from importers.traced.table import Entry, arguments_of
 from importers.traced.translation import Translated, Translation
-from importers.traced.writer import Step, Writer, type_code
+from importers.traced.writer import Step, Writer
 from ir.file_primitives import cell_path
 from ir.graph import Tensor
 from ir.ops.reduction import PLACES

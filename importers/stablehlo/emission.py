@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from importers.onnx_checks import type_code
 from importers.stablehlo.draft import Draft
-from importers.traced.writer import Step, Writer, type_code
+from importers.traced.writer import Step, Writer
 from ir.graph import Tensor
 from ir.ops.indexing import BY_COORDINATES
 from ir.ops.reduction import REDUCTIONS

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from importers.errors import MISFITS, ModelError, UnsupportedError
+from importers.onnx_checks import type_code
 from importers.operators import Operators
 from importers.parameters import parametrised
-from importers.traced.writer import Attribute, Builder, type_code
+from importers.traced.writer import Attribute, Builder
 from ir.graph import Tensor
 
 Dims: TypeAlias = tuple[int, ...]

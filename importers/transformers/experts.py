@@ -61,7 +61,7 @@ def _chosen(writer: Writer, tokens: Value, sizes: Experts, module: str) -> _Choi
             ranked = _in_best_groups(writer, ranked, sizes, module)
         best = (count, sizes.per_token)
         results = [(best, "float32"), (best, "int64")]
-        found, experts = writer.ops("TopK", [ranked], results, axis=1, largest=1)
+        found, experts = writer.several("TopK", [ranked], results, axis=1, largest=1)
         weights = found
         if sizes.correction:
             weights = writer.gather_elements(scores, experts, 1)
@@ -93,7 +93,7 @@ def _in_best_groups(writer: Writer, ranked: Value, sizes: Experts, module: str) 
     apart = writer.reshape(ranked, tokens, sizes.groups, members)
     merit = _group_merit(writer, apart, sizes)
     kept = (tokens, sizes.best_groups)
-    _, index = writer.ops("TopK", [merit], [(kept, ""), (kept, "int64")], axis=1, largest=1)
+    _, index = writer.several("TopK", [merit], [(kept, ""), (kept, "int64")], axis=1, largest=1)
     none = writer.constant(f"{module}/none", 0.0, (tokens, sizes.groups), "float32")
     ones = writer.constant(f"{module}/ones", 1.0, kept, "float32")
     marks = writer.scatter_elements(none, index, ones, 1, "none")
@@ -111,7 +111,7 @@ def _group_merit(writer: Writer, apart: Value, sizes: Experts) -> Value:
     if not sizes.correction:
         return writer.reduce_max(apart, 2, keep=False)
     best = (tokens, groups, min(2, members))
-    (found,) = writer.ops("TopK", [apart], [(best, "float32")], axis=2, largest=1)
+    (found,) = writer.several("TopK", [apart], [(best, "float32")], axis=2, largest=1)
     return writer.reduce_sum(found, 2, keep=False)
 
 

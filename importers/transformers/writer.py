@@ -90,9 +90,9 @@ class Writer(GraphOperators[Value]):
         **attributes: AttributeValue,
     ) -> Value:
         """An operator with one result, of its first operand's element type if none is given."""
-        return self.ops(kind, inputs, [(dims, dtype)], **attributes)[0]
+        return self.several(kind, inputs, [(dims, dtype)], **attributes)[0]
 
-    def ops(
+    def several(
         self,
         kind: str,
         inputs: Sequence[Value],

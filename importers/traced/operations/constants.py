@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from importers.onnx_checks import type_code
 from importers.parameters import parametrised
 from importers.traced.call import Call, with_arguments
 from importers.traced.table import spelled
-from importers.traced.writer import type_code
 from ir.graph import Tensor
 
 _OPTIONS = "dtype, layout, device, pin_memory"
