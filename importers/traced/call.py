@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 from importers.errors import MISFITS, ModelError, UnsupportedError
 from importers.onnx_checks import type_code
 from importers.operators import Operators
 from importers.parameters import parametrised
+from importers.traced.making import Making
 from importers.traced.writer import Attribute, Builder
 from ir.graph import Tensor
 
@@ -232,9 +234,9 @@ class Call(Operators[Tensor]):
         return self.writer.constant(list(values) or [], "int64")
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> Making:
         """Writes the operator that makes the first result."""
-        return Answer(self)
+        return Making(self.result, partial(self.emit, count=1), self.shape)
 
     def dims(self, value: Tensor) -> Dims:
         return value.dims
@@ -252,10 +254,6 @@ class Call(Operators[Tensor]):
     def cast_settings(self, dtype: str) -> Mapping[str, Int]:
         return {"to": type_code(dtype)}
 
-    def with_shapes(self, value: Tensor, numbers: Mapping[str, Sequence[Int]]) -> list[Tensor]:
-        """A tensor and lists of numbers as operands of a node."""
-        return [value, *(self.shape(each) for each in numbers.values())]
-
     def with_numbers(
         self,
         kind: str,
@@ -264,7 +262,8 @@ class Call(Operators[Tensor]):
         numbers: Mapping[str, Sequence[Int]],
         **told: Attribute,
     ) -> Tensor:
-        return self.op(kind, self.with_shapes(value, numbers), dims, "", **told)
+        operands = [value, *(self.shape(each) for each in numbers.values())]
+        return self.op(kind, operands, dims, "", **told)
 
     def operand(self, name: str, dtype: str) -> Tensor:
         """A tensor or a number in an element type."""
@@ -279,45 +278,6 @@ class Call(Operators[Tensor]):
         """Let a result be a tensor made here, in the type that the tracer noted."""
         wanted = self.results[index]
         self.alias(tensor if wanted is None else self.cast(tensor, wanted.dtype), index)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer(Operators[Tensor]):
-    """An operator that makes the first result of a call, with the dims that the tracer noted."""
-
-    call: Call
-
-    def dims(self, value: Tensor) -> Dims:
-        return value.dims
-
-    def dtype_of(self, value: Tensor) -> str:
-        return value.dtype
-
-    def broadcast(self, kind: str, *values: Tensor) -> Dims:
-        del kind, values
-        return self.call.result.dims
-
-    def op(
-        self,
-        kind: str,
-        inputs: Sequence[Tensor | None],
-        dims: Sequence[int] = (),
-        dtype: str = "",
-        **attributes: Attribute,
-    ) -> Tensor:
-        del dims, dtype
-        self.call.emit(kind, inputs, count=1, **attributes)
-        return self.call.made[0]
-
-    def with_numbers(
-        self,
-        kind: str,
-        value: Tensor,
-        dims: Sequence[int],
-        numbers: Mapping[str, Sequence[int]],
-        **told: Attribute,
-    ) -> Tensor:
-        return self.op(kind, self.call.with_shapes(value, numbers), dims, "", **told)
 
 
 Converter: TypeAlias = Callable[[Any], None]
