@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from importers import onnx_foreign_shapes as shapes
 from importers.errors import UnsupportedError
+from importers.onnx_foreign import Foreign
 from importers.onnx_node import Converter, NodeContext
 from importers.onnx_rewriting import Rewriting, rewritten
 from importers.operators import Dims
@@ -342,13 +344,34 @@ ATTENTION: Mapping[str, Converter] = MappingProxyType(
         "Scatter": _scatter,
     }
 )  # fmt: skip
-MICROSOFT_ATTENTION: Mapping[str, Converter] = MappingProxyType(
+MICROSOFT_ATTENTION: Mapping[str, Foreign] = MappingProxyType(
     {
-        "Attention": rewritten(_self_attention),
-        "MultiHeadAttention": rewritten(_multi_head(_MULTI_HEAD)),
-        "DecoderMaskedMultiHeadAttention": rewritten(_multi_head(_DECODER)),
-        "GroupQueryAttention": rewritten(_grouped),
-        "PackedMultiHeadAttention": rewritten(_packed_multi_head),
-        "RotaryEmbedding": rewritten(_rotary_microsoft),
+        "Attention": Foreign(
+            rewritten(_self_attention), shapes.attention, (1, 2),
+            "(float[2,6,32] x, float[32,96] w, float[96] b) => (float[2,6,32] y) "
+            "{y = *<num_heads=4>(x, w, b)}",
+        ),
+        "MultiHeadAttention": Foreign(
+            rewritten(_multi_head(_MULTI_HEAD)), shapes.multi_head(6), (3,),
+            "(float[2,6,32] q, float[2,12,32] k, float[2,12,32] v) => (float[2,6,32] y) "
+            "{y = *<num_heads=4>(q, k, v)}",
+        ),
+        "DecoderMaskedMultiHeadAttention": Foreign(
+            rewritten(_multi_head(_DECODER)), shapes.multi_head(5), (10,),
+            "(float[2,1,32] q, float[2,1,32] k, float[2,1,32] v) => (float[2,1,32] y) "
+            "{y = *<num_heads=4>(q, k, v)}",
+        ),
+        "GroupQueryAttention": Foreign(
+            rewritten(_grouped), shapes.grouped, (),
+            "(float[2,6,32] q, float[2,6,16] k, float[2,6,16] v, float[2,2,4,8] pk, "
+            "float[2,2,4,8] pv, int32[2] n, int32 t) => (float[2,6,32] y) "
+            "{y = *<num_heads=4, kv_num_heads=2>(q, k, v, pk, pv, n, t)}",
+        ),
+        "PackedMultiHeadAttention": Foreign(rewritten(_packed_multi_head), shapes.packed, (3,)),
+        "RotaryEmbedding": Foreign(
+            rewritten(_rotary_microsoft), shapes.foreign(shapes.like_first(1)), (),
+            "(float[2,4,6,8] x, int64[2,6] p, float[12,4] c, float[12,4] s) "
+            "=> (float[2,4,6,8] y) {y = *(x, p, c, s)}",
+        ),
     }
-)
+)  # fmt: skip

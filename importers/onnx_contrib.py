@@ -1,13 +1,18 @@
-"""Fused normalisations of ONNX Runtime (domain `com.microsoft`) as the operators that they fuse."""
+"""Operators of ONNX Runtime (domain `com.microsoft`): fused normalisations, and all by kind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+import onnx
+
+from importers import onnx_foreign_shapes as shapes
 from importers.onnx_attention import MICROSOFT_ATTENTION
 from importers.onnx_experts import MICROSOFT_EXPERTS
-from importers.onnx_node import Converter, NodeContext
+from importers.onnx_facts import STANDARD_DOMAINS
+from importers.onnx_foreign import MICROSOFT, Foreign, Operands
+from importers.onnx_node import NodeContext
 from importers.onnx_products import MICROSOFT_PRODUCTS
 from importers.onnx_rewriting import Rewriting
 from ir.graph import Op
@@ -134,18 +139,60 @@ def _with_skip(work: Rewriting, *, channels_last: bool) -> str:
     return work.into(result).op(BIAS_ADD, [total, bias], axis=1)
 
 
-_MICROSOFT: Mapping[str, Converter] = MappingProxyType(
+OPERATORS: Mapping[str, Foreign] = MappingProxyType(
     {
-        **dict.fromkeys(
-            ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_layer_norm
+        "SkipLayerNormalization": Foreign(
+            _skip_layer_norm, shapes.skip_norm, (2, 3, 4),
+            "(float[2,4,6] x, float[2,4,6] z, float[6] s, float[6] b) => (float[2,4,6] y) "
+            "{y = *(x, z, s, b)}",
         ),
-        "EmbedLayerNormalization": _embed_layer_norm,
-        "BiasSoftmax": _bias_softmax,
-        **dict.fromkeys(("GroupNorm", "SkipGroupNorm"), _group_norm),
+        "SkipSimplifiedLayerNormalization": Foreign(
+            _skip_layer_norm, shapes.skip_norm, (2, 3),
+            "(float[2,4,6] x, float[2,4,6] z, float[6] s) => (float[2,4,6] y) {y = *(x, z, s)}",
+        ),
+        "SimplifiedLayerNormalization": Foreign(infer=shapes.simple_norm),
+        "EmbedLayerNormalization": Foreign(
+            _embed_layer_norm, shapes.embed_norm, (2, 3, 4, 5, 6),
+            "(int32[2,6] i, int32[2,6] g, float[20,8] w, float[6,8] p, float[2,8] t, float[8] s, "
+            "float[8] b) => (float[2,6,8] y) {y = *(i, g, w, p, t, s, b)}",
+        ),
+        "BiasSoftmax": Foreign(
+            _bias_softmax, shapes.like_first(2), (),
+            "(float[2,4,6,8] x, float[2,1,6,8] b) => (float[2,4,6,8] y) "
+            "{y = *<axis=3, is_inner_broadcast=0>(x, b)}",
+        ),
+        "GroupNorm": Foreign(
+            _group_norm, shapes.like_first(2), (1, 2),
+            "(float[2,6,8,4] x, float[4] s, float[4] b) => (float[2,6,8,4] y) "
+            "{y = *<groups=2, activation=1>(x, s, b)}",
+        ),
+        "SkipGroupNorm": Foreign(
+            _group_norm, shapes.like_first(2), (1, 2, 4),
+            "(float[2,6,8,4] x, float[4] s, float[4] b, float[2,6,8,4] z) => (float[2,6,8,4] y) "
+            "{y = *<groups=2, activation=1>(x, s, b, z)}",
+        ),
         **MICROSOFT_ATTENTION,
         **MICROSOFT_EXPERTS,
         **MICROSOFT_PRODUCTS,
     }
-)
-FOREIGN: Mapping[str, Mapping[str, Converter]] = MappingProxyType({"com.microsoft": _MICROSOFT})
-"""Converters by domain."""
+)  # fmt: skip
+"""By kind."""
+
+
+def foreign_types(node: onnx.NodeProto, operands: Operands) -> Mapping[str, onnx.TypeProto]:
+    """Types of the results of a node as far as they are known here.
+
+    Args:
+        node: the node.
+        operands: None for an absent one.
+    """
+    known = node.op_type in OPERATORS and node.domain in {*STANDARD_DOMAINS, MICROSOFT}
+    infer = OPERATORS[node.op_type].infer if known else None
+    if infer is None or not operands or operands[0] is None:
+        return {}
+    found = infer(node, operands)
+    return {
+        name: onnx.helper.make_tensor_type_proto(code, list(dims))
+        for name, (dims, code) in zip(node.output, found, strict=False)
+        if name
+    }

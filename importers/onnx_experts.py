@@ -9,7 +9,8 @@ from typing import Any
 
 from importers.errors import UnsupportedError
 from importers.onnx_checks import type_code
-from importers.onnx_node import Converter
+from importers.onnx_foreign import Foreign
+from importers.onnx_foreign_shapes import foreign, like_first
 from importers.onnx_rewriting import Rewriting, rewritten
 from ir.ops import COMBINE, DISPATCH, EXPERT_MATMUL
 
@@ -155,6 +156,18 @@ def _swiglu(work: Rewriting, gate: str, linear: str) -> str:
     return work.add(found, gate)
 
 
-MICROSOFT_EXPERTS: Mapping[str, Converter] = MappingProxyType(
-    {"MoE": rewritten(_mixture), "QMoE": rewritten(_quantised_mixture)}
-)
+MICROSOFT_EXPERTS: Mapping[str, Foreign] = MappingProxyType(
+    {
+        "MoE": Foreign(
+            rewritten(_mixture), foreign(like_first(1)), (2, 3, 4, 5, 6, 7),
+            "(float[12,8] x, float[12,4] r, float[4,16,8] w, float[4,8,16] v) "
+            '=> (float[12,8] y) {y = *<k=2, activation_type="gelu">(x, r, w, , v)}',
+        ),
+        "QMoE": Foreign(
+            rewritten(_quantised_mixture), foreign(like_first(1)), (4, 7, 10),
+            "(float[12,8] x, float[12,4] r, uint8[4,16,4] w, float[4,16] s, uint8[4,8,8] v, "
+            'float[4,8] t) => (float[12,8] y) {y = *<k=2, activation_type="gelu">'
+            "(x, r, w, s, , v, t)}",
+        ),
+    }
+)  # fmt: skip

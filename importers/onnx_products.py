@@ -10,8 +10,10 @@ from types import MappingProxyType
 
 import onnx
 
+from importers import onnx_foreign_shapes as shapes
 from importers.errors import UnsupportedError
 from importers.onnx_biases import followed, scaled, scaled_operand
+from importers.onnx_foreign import Foreign
 from importers.onnx_images import windows
 from importers.onnx_node import Converter, NodeContext
 from importers.onnx_rewriting import Rewriting, rewritten
@@ -182,17 +184,55 @@ PRODUCTS: Mapping[str, Converter] = MappingProxyType(
         "QLinearConv": _integer_conv(3),
     }
 )
-MICROSOFT_PRODUCTS: Mapping[str, Converter] = MappingProxyType(
-    {
-        **dict.fromkeys(("FusedMatMul", "TransposeMatMul"), rewritten(_fused_matmul)),
-        "FusedGemm": _with_activation(_gemm),
-        "GemmFastGelu": _gemm_gelu,
-        "FusedConv": _with_activation(_fused_conv),
-        **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantities),
-        "DynamicQuantizeMatMul": rewritten(_dynamic_matmul),
-        "MatMulIntegerToFloat": rewritten(_integer_to_float),
-        "QLinearAdd": _rounded(Rewriting.add),
-        "QLinearMul": _rounded(Rewriting.mul),
-        "MatMulNBits": rewritten(_packed_matmul),
-    }
+_QUANTISED_PAIR = (
+    "(uint8[2,4,6] a, float s, uint8 z, uint8[2,4,6] b, float t, uint8 u, float v, uint8 w) "
+    "=> (uint8[2,4,6] y) {y = *(a, s, z, b, t, u, v, w)}"
 )
+MICROSOFT_PRODUCTS: Mapping[str, Foreign] = MappingProxyType(
+    {
+        "FusedMatMul": Foreign(
+            rewritten(_fused_matmul), shapes.fused_matmul, (1,),
+            "(float[2,4,6] x, float[2,8,6] w) => (float[2,4,8] y) "
+            "{y = *<transB=1, alpha=0.125>(x, w)}",
+        ),
+        "TransposeMatMul": Foreign(
+            rewritten(_fused_matmul), shapes.fused_matmul, (1,),
+            "(float[2,4,6] x, float[2,8,6] w) => (float[2,4,8] y) {y = *<transB=1>(x, w)}",
+        ),
+        "FusedGemm": Foreign(
+            _with_activation(_gemm), shapes.gemm, (1, 2),
+            "(float[4,6] x, float[6,8] w, float[8] b) => (float[4,8] y) "
+            '{y = *<activation="Relu">(x, w, b)}',
+        ),
+        "GemmFastGelu": Foreign(
+            _gemm_gelu, shapes.gemm, (1, 2),
+            "(float[2,4,6] x, float[6,8] w, float[8] b) => (float[2,4,8] y) {y = *(x, w, b)}",
+        ),
+        "FusedConv": Foreign(
+            _with_activation(_fused_conv), None, (1, 2),
+            "(float[2,4,6,8] x, float[12,4,3,3] w, float[12] b) => (float[2,12,4,6] y) "
+            '{y = *<kernel_shape=[3,3], activation="Relu">(x, w, b)}',
+        ),
+        "QuantizeLinear": Foreign(
+            _quantities,
+            sample="(float[2,4,6] x, float s, uint8 z) => (uint8[2,4,6] y) {y = *(x, s, z)}",
+        ),
+        "DequantizeLinear": Foreign(
+            _quantities,
+            sample="(uint8[2,4,6] x, float s, uint8 z) => (float[2,4,6] y) {y = *(x, s, z)}",
+        ),
+        "DynamicQuantizeMatMul": Foreign(
+            rewritten(_dynamic_matmul), shapes.plain_matmul(0), (),
+            "(float[2,4,6] x, uint8[6,8] w, float s, uint8 z) => (float[2,4,8] y) "
+            "{y = *(x, w, s, z)}",
+        ),
+        "MatMulIntegerToFloat": Foreign(
+            rewritten(_integer_to_float), shapes.plain_matmul(2), (),
+            "(uint8[2,4,6] x, uint8[6,8] w, float s, float t) => (float[2,4,8] y) "
+            "{y = *(x, w, s, t)}",
+        ),
+        "QLinearAdd": Foreign(_rounded(Rewriting.add), shapes.rounded, (), _QUANTISED_PAIR),
+        "QLinearMul": Foreign(_rounded(Rewriting.mul), shapes.rounded, (), _QUANTISED_PAIR),
+        "MatMulNBits": Foreign(rewritten(_packed_matmul), shapes.packed_matmul),
+    }
+)  # fmt: skip
