@@ -94,7 +94,7 @@ def _bias_softmax(context: NodeContext) -> list[Op]:
     total = _total(work, [work.operand(0), work.operand(1)], "")
     axis = context.axis(1)
     ends = {"to_end": 1} if any(d > 1 for d in context.dims()[axis + 1 :]) else {}
-    work.into(work.output(0)).op("Softmax", [total], (), "", axis=axis, **ends)
+    work.into(work.output(0)).softmax(total, axis, **ends)
     return work.written
 
 

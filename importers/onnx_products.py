@@ -19,7 +19,7 @@ from importers.onnx_node import Converter, NodeContext
 from importers.onnx_rewriting import Rewriting, rewritten
 from importers.parameters import parametrised
 from ir.graph import AttributeValue, Op
-from ir.ops import BIAS_ADD, SCALE
+from ir.ops import BIAS_ADD, SCALE, Form, lookup
 
 _FLOAT, _INT32 = int(onnx.TensorProto.FLOAT), int(onnx.TensorProto.INT32)
 _UINT8 = int(onnx.TensorProto.UINT8)
@@ -72,14 +72,22 @@ def _fused_matmul(work: Rewriting) -> None:
         work.into(output).op(SCALE, [product], result, scale=alpha)
 
 
-_ACTIVATIONS = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"})
+_PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}
+)
+"""What activations have beside their operand."""
+
+
+def _is_activation(kind: str) -> bool:
+    spelling = lookup(kind).spelling
+    return kind in _PARAMETERS or (spelling is not None and spelling.form is Form.ONE)
 
 
 @parametrised
 def _with_activation(context: NodeContext, convert: Converter, key: str = "activation") -> list[Op]:
     """What a converter makes, and the activation that the node names behind it."""
     kind = str(context.attributes.get(key, ""))
-    if kind and kind not in _ACTIVATIONS:
+    if kind and not _is_activation(kind):
         return context.same()
     ops = convert(context)
     return ops if not kind else _activated(context, ops, kind)
@@ -92,8 +100,8 @@ def _activated(context: NodeContext, ops: Sequence[Op], kind: str) -> list[Op]:
     for name in ("activation_alpha", "activation_beta"):
         value = context.attributes.get(name)
         given += [float(value)] if isinstance(value, int | float) else []
-    names = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}.get(kind, ())
-    attributes: dict[str, AttributeValue] = dict(zip(names, given, strict=False))
+    known = zip(_PARAMETERS.get(kind, ()), given, strict=False)
+    attributes: dict[str, AttributeValue] = dict(known)
     result = context.node.output[0]
     moved = [
         replace(op, outputs=tuple(between if n == result else n for n in op.outputs)) for op in ops

@@ -13,7 +13,7 @@ from importers.onnx_contrib import OPERATORS
 from importers.onnx_foreign import MICROSOFT
 from importers.onnx_values import Array
 from ir.ops import lookup
-from ir.ops.shape import VIEWS
+from ir.ops.shape import MOVES
 
 _INLINE_CONSTANT_ELEMENTS = 4
 BUFFER_NAMES = re.compile(
@@ -30,7 +30,7 @@ _WEIGHT_OPERANDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 """Operands that hold weights of kinds that the importer takes apart; the others are in the
 catalogue.
 """
-_CARRIERS = frozenset({*VIEWS, "Transpose", "Cast", "Identity"})
+_CARRIERS = MOVES - {"Expand"}
 
 
 def weight_uses(graph: onnx.GraphProto) -> set[str]:

@@ -150,8 +150,8 @@ class Operators(ABC, Generic[Value]):
     def swish(self, value: Value, **settings: Setting) -> Value:
         return self.pointwise("Swish", value, **settings)
 
-    def softmax(self, value: Value, axis: int) -> Value:
-        return self.pointwise("Softmax", value, axis=axis)
+    def softmax(self, value: Value, axis: int, **settings: Setting) -> Value:
+        return self.pointwise("Softmax", value, axis=axis, **settings)
 
     def cast(self, value: Value, dtype: str) -> Value:
         """The value in another element type; itself if that is the same."""

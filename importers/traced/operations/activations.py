@@ -6,6 +6,7 @@ from importers.errors import UnsupportedError
 from importers.traced.call import Call, with_arguments
 from importers.traced.formulas import formula
 from importers.traced.operations.pointwise import one
+from importers.traced.operations.slices import halves
 from importers.traced.table import spelled
 from ir.graph import Tensor
 
@@ -92,23 +93,14 @@ def _drop(call: Call, value: Tensor, share: float) -> None:
     call.emit("Dropout", [value, ratio, training], count=2 if call.is_read(1) else 1)
 
 
-def _halves(call: Call) -> list[Tensor]:
-    """The halves of an operand, each with the dims of the result."""
-    value, dims = call.tensor("self"), call.result.dims
-    axis = call.axis("dim", len(value.dims), -1)
-    parts = [call.writer.tensor(f"{call.name}/half{i}", dims, value.dtype) for i in (0, 1)]
-    call.write("Split", [value], parts, "/halves", axis=axis, num_outputs=2)
-    return parts
-
-
 @spelled(aten="glu(self, dim)", mindir="GLU(x as self, axis as dim)")
 def _glu(call: Call) -> None:
-    first, second = _halves(call)
+    first, second = halves(call)
     call.answer.mul(first, call.sigmoid(second))
 
 
 @spelled(mindir="Swiglu(input as self, dim)")
 def _gated(call: Call) -> None:
     """The first half through SiLU, times the second."""
-    first, second = _halves(call)
+    first, second = halves(call)
     call.answer.mul(call.mul(first, call.sigmoid(first)), second)

@@ -7,6 +7,7 @@ from typing import Any
 
 from importers.errors import UnsupportedError
 from importers.traced.call import Call
+from importers.traced.operations.moves import triangle
 from importers.traced.table import spelled
 from ir.graph import Tensor
 
@@ -129,4 +130,4 @@ def _seen(call: Call, square: tuple[int, int]) -> Tensor | None:
     if given is not None:
         raise UnsupportedError(call.target)
     full = call.expand(call.scalar(-math.inf, call.tensor("query").dtype), *square)
-    return call.op("Trilu", [full, call.writer.constant(1, "int64")], upper=1)
+    return triangle(call, full, call.scalar(1, "int64"), upper=1)

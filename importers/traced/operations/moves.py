@@ -243,10 +243,15 @@ def _pad_pairs(call: Call) -> None:
     call.emit("Pad", [value, call.shape([*flat[::2], *flat[1::2]]), zero], mode="constant")
 
 
+def triangle(writer: Operators[Tensor], value: Tensor, first: Tensor, upper: int) -> Tensor:
+    """What is above a diagonal, or below it, and zeros."""
+    return writer.op("Trilu", [value, first], value.dims, upper=upper)
+
+
 @parametrised
 def _triangle(call: Call, upper: int) -> None:
-    offset = call.writer.constant(call.int("diagonal", 0), "int64")
-    call.emit("Trilu", [call.tensor("self"), offset], upper=upper)
+    diagonal = call.scalar(call.int("diagonal", 0), "int64")
+    triangle(call.answer, call.tensor("self"), diagonal, upper)
 
 
 spelled(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importers.errors import UnsupportedError
 from importers.traced.call import Call
 from importers.traced.table import spelled
+from ir.graph import Tensor
 
 
 @spelled(
@@ -105,6 +106,15 @@ def _split(call: Call) -> None:
         call.alias(value)
     else:
         call.emit("Split", [value, call.shape(sizes)], axis=axis)
+
+
+def halves(call: Call) -> list[Tensor]:
+    """The halves of an operand, each with the dims of the result."""
+    value, dims = call.tensor("self"), call.result.dims
+    axis = call.axis("dim", len(value.dims), -1)
+    parts = [call.writer.tensor(f"{call.name}/half{i}", dims, value.dtype) for i in (0, 1)]
+    call.write("Split", [value], parts, "/halves", axis=axis, num_outputs=2)
+    return parts
 
 
 @spelled(
