@@ -263,6 +263,8 @@ VIEWS = (*RESHAPES, *UNIT_VIEWS)
 """Other dims for the same elements in the same order."""
 CARRIERS = frozenset({*VIEWS, "Cast", "Identity", "Expand"})
 """Kinds that hand the numbers of their operand on, none put in another order."""
+MOVES = CARRIERS | {"Transpose"}
+"""Kinds that hand the numbers of their operand on, in whatever order."""
 
 primitives(
     "Concat", "Split", "Squeeze", "Tile", "Transpose", Expand="BroadcastTo", Pad="PadV3",
