@@ -60,7 +60,10 @@ def _bounded(function: Callable[[Any, Any], Any], side: str) -> Callable[[Any, A
 
 
 def _converted(array: Any, dtype: Any) -> Any:
-    return array.to(dtype if isinstance(dtype, torch.dtype) else torch_dtype(np.dtype(dtype).name))
+    """Types are torch's, names of a graph's, or numpy's."""
+    if not isinstance(dtype, torch.dtype):
+        dtype = torch_dtype(dtype if isinstance(dtype, str) else np.dtype(dtype).name)
+    return array.to(dtype)
 
 
 def _order(array: Any, axis: int = -1, kind: str = "") -> Any:
@@ -129,7 +132,9 @@ def _of_places(array: Any, places: Any) -> Any:
     return torch.where(mine, found, 0.0)
 
 
-TORCH = Library(_Names(), torch.detach, torch.erf, _placed, _of_places, _converted)
+TORCH = Library(
+    _Names(), torch.detach, torch.erf, _placed, _of_places, _converted, torch.broadcast_to
+)
 
 
 def in_torch(function: Semantics) -> Kernel:

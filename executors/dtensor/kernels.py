@@ -19,7 +19,7 @@ from executors.dtensor.kernels_attention import ATTENTION
 from executors.dtensor.kernels_images import IMAGES
 from executors.dtensor.kernels_shape import SHAPE
 from executors.dtensor.kernels_statistics import STATISTICS
-from executors.dtensor.numbers import same_kind, torch_dtype
+from executors.dtensor.numbers import same_kind
 from executors.semantics import SEMANTICS
 from ir.ops import catalogue
 from ir.ops.elementwise import BIASED_GELUS, SWISHES
@@ -46,14 +46,6 @@ def _biased_gelu(approximate: str) -> Kernel:
 
 def _swish(default: float) -> Kernel:
     return lambda call: [call[0] * torch.sigmoid(number(call, "alpha", default) * call[0])]
-
-
-def _cast(call: Call) -> list[Tensor]:
-    return [call[0].to(torch_dtype(call.result_dtypes[0]))]
-
-
-def _where(call: Call) -> list[Tensor]:
-    return [torch.where(call[0], call[1], call[2])]
 
 
 def _gather(call: Call) -> list[Tensor]:
@@ -88,8 +80,6 @@ _NATIVE: Mapping[str, Kernel] = MappingProxyType(
         "Gelu": _gelu,
         **{kind: _biased_gelu(how) for kind, how in BIASED_GELUS.items()},
         **{kind: _swish(slope) for kind, slope in SWISHES.items()},
-        "Cast": _cast,
-        "Where": _where,
         "Div": lambda c: [
             torch.div(c[0], c[1], rounding_mode=None if c[0].is_floating_point() else "trunc")
         ],

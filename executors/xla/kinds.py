@@ -42,14 +42,6 @@ def _loss(call: Call) -> list[Any]:
     return [jnp.sum(top + jnp.log(total) - own) / math.prod(dims)]
 
 
-def _expand(call: Call) -> list[Any]:
-    return [jnp.broadcast_to(call[0], call.result_dims[0])]
-
-
-def _where(call: Call) -> list[Any]:
-    return [jnp.where(call[0], call[1], call[2])]
-
-
 def _gather(call: Call) -> list[Any]:
     rows: Any = call[1]
     size = call[0].shape[call.int("axis")]
@@ -172,8 +164,6 @@ def _combine(call: Call) -> list[Any]:
 KINDS: Mapping[str, Semantics] = MappingProxyType(
     {
         LOSS: _loss,
-        "Expand": _expand,
-        "Where": _where,
         "Gather": _gather,
         "Conv": _conv,
         "MaxPool": _max_pool,

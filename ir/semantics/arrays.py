@@ -33,6 +33,8 @@ class Library:
     """Elements at some places of dimension 1; zero where there is no such place."""
     converted: Callable[[Array, Any], Array] = lambda array, dtype: array.astype(dtype)
     """The array in another element type, one of the library's or of numpy's."""
+    stretched: Callable[[Array, tuple[int, ...]], Array] = numpy.broadcast_to
+    """The array broadcast to these dims."""
 
 
 def _plain_error_function(array: Array) -> Array:
@@ -110,3 +112,8 @@ def of_places(array: Array, places: Array) -> Array:
 def converted(array: Array, dtype: Any) -> Array:
     """The array in another element type, one of the library's or of numpy's."""
     return _LIBRARY.get().converted(array, dtype)
+
+
+def stretched(array: Array, dims: tuple[int, ...]) -> Array:
+    """The array broadcast to these dims."""
+    return array if tuple(array.shape) == dims else _LIBRARY.get().stretched(array, dims)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ir.ops import BIAS_ADD, catalogue
 from ir.ops.elementwise import BIASED_GELUS, SWISHES
-from ir.semantics.arrays import Array, error_function
+from ir.semantics.arrays import Array, converted, error_function, stretched
 from ir.semantics.arrays import np as anp
 from ir.semantics.call import Call, Semantics, applied
 
@@ -132,7 +132,7 @@ def _clip(call: Call) -> list[Array]:
 
 def _cast(call: Call) -> list[Array]:
     dtype: Any = call.result_dtypes[0] if call.result_dtypes else call[0].dtype
-    return [call[0].astype(dtype)]
+    return [converted(call[0], dtype)]
 
 
 def _dropout(call: Call) -> list[Array]:
@@ -170,9 +170,8 @@ def _is_infinite(call: Call) -> list[Array]:
 
 
 def _where(call: Call) -> list[Array]:
-    """Stretched by addition: the gradient of autograd's own `where` does not undo broadcasting."""
-    dims = call.result_dims[0]
-    one, other = (call[i] + np.zeros(dims, dtype=call[i].dtype) for i in (1, 2))
+    """Both are stretched first: the gradient of autograd's `where` does not undo broadcasting."""
+    one, other = (stretched(call[i], call.result_dims[0]) for i in (1, 2))
     return [anp.where(call[0], one, other)]
 
 
