@@ -119,7 +119,8 @@ def _record(op: Op, cuts: list[Cuts | None]) -> dict[str, Any]:
     return {
         "name": op.name,
         "kind": op.kind,
-        "function": _function(op),
+        "primitive": lookup(op.kind).primitive,
+        "plain": _is_plain(op),
         "inputs": list(op.inputs),
         "outputs": list(op.outputs),
         "attributes": {k: list(v) if isinstance(v, tuple) else v for k, v in op.attributes.items()},
@@ -127,13 +128,13 @@ def _record(op: Op, cuts: list[Cuts | None]) -> dict[str, Any]:
     }
 
 
-def _function(op: Op) -> str:
-    """MindSpore's primitive of an operator that is one function of its operands; else empty."""
+def _is_plain(op: Op) -> bool:
+    """Whether an operator is one function of its operands."""
     entry = lookup(op.kind)
     most = entry.function.operands if entry.function is not None else 0
     if entry.spelling is not None and entry.spelling.form is Form.ONE:
         most = 1
-    return entry.primitive if len(op.inputs) <= most else ""
+    return len(op.inputs) <= most
 
 
 def _parts(
@@ -218,6 +219,8 @@ class Pins:
         yield {
             "name": name,
             "kind": "Pin",
+            "primitive": "",
+            "plain": False,
             "inputs": [names.get(tensor, tensor)],
             "outputs": [name],
             "attributes": {},
