@@ -78,9 +78,11 @@ def _indices(shape: Iterable[int]) -> Any:
     return torch.stack(torch.meshgrid([torch.arange(n) for n in shape], indexing="ij"))
 
 
-def _pad(array: Any, widths: Sequence[tuple[int, int]], constant_values: float) -> Any:
+def _pad(
+    array: Any, widths: Sequence[tuple[int, int]], mode: str = "constant", **value: Any
+) -> Any:
     flat = [n for pair in reversed(widths) for n in pair]
-    return torch.nn.functional.pad(array, flat, value=constant_values)
+    return torch.nn.functional.pad(array, flat, mode, value["constant_values"])
 
 
 def _add_exponentials(one: Any, other: Any) -> Any:
