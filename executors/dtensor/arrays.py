@@ -135,7 +135,15 @@ def _of_places(array: Any, places: Any) -> Any:
 
 
 TORCH = Library(
-    _Names(), torch.detach, torch.erf, _placed, _of_places, _converted, torch.broadcast_to
+    _Names(),
+    torch.detach,
+    torch.erf,
+    _placed,
+    _of_places,
+    _converted,
+    stretched=torch.broadcast_to,
+    sigmoid=torch.sigmoid,
+    gelu=lambda array, how: torch.nn.functional.gelu(array, approximate=how),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import reduce
 from types import MappingProxyType
@@ -12,11 +11,9 @@ import numpy as np
 
 from ir.ops import BIAS_ADD, catalogue
 from ir.ops.elementwise import BIASED_GELUS, SWISHES
-from ir.semantics.arrays import Array, converted, error_function, stretched
+from ir.semantics.arrays import Array, converted, error_function, gelu, sigmoid, stretched
 from ir.semantics.arrays import np as anp
 from ir.semantics.call import Call, Semantics, applied
-
-_ROOT_TWO = math.sqrt(2.0)
 
 
 def number(call: Call, key: str, default: float) -> float:
@@ -24,32 +21,19 @@ def number(call: Call, key: str, default: float) -> float:
     return float(np.float32(call.float(key, default)))
 
 
-def sigmoid(array: Array) -> Array:
-    """The logistic function; the tangent does not overflow."""
-    out: Array = 0.5 * (anp.tanh(0.5 * array) + 1.0)
-    return out
-
-
 def _softplus(array: Array) -> Array:
     out: Array = anp.logaddexp(array, 0.0)
     return out
 
 
-def _gelu_of(array: Array, approximate: str) -> Array:
-    if approximate == "tanh":
-        inner = math.sqrt(2.0 / math.pi) * (array + 0.044715 * array**3)
-        return 0.5 * array * (1.0 + anp.tanh(inner))
-    return 0.5 * array * (1.0 + error_function(array / _ROOT_TWO))
-
-
 def _gelu(call: Call) -> list[Array]:
-    return [_gelu_of(call[0], str(call.op.attributes.get("approximate", "none")))]
+    return [gelu(call[0], str(call.op.attributes.get("approximate", "none")))]
 
 
 def _biased_gelu(approximate: str) -> Semantics:
     def run(call: Call) -> list[Array]:
         data = call[0] + call[1] if call.has(1) else call[0]
-        return [_gelu_of(data, approximate)]
+        return [gelu(data, approximate)]
 
     return run
 

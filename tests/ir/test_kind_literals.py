@@ -29,7 +29,7 @@ MOST = 3
 MORE: dict[str, int] = {
     "Add": 34, "Mul": 32, "Gather": 28, "Transpose": 25, "Reshape": 25, "MatMul": 22, "Cast": 20,
     "Attention": 20, "Expand": 14, "Conv": 17, "Identity": 15, "Softmax": 15, "Where": 13,
-    "Sub": 16, "Div": 16, "Slice": 14, "Concat": 13, "Split": 11, "Squeeze": 10, "Gelu": 10,
+    "Sub": 16, "Div": 16, "Slice": 14, "Concat": 13, "Split": 11, "Squeeze": 10, "Gelu": 9,
     "Sigmoid": 11, "ConvTranspose": 11, "ReduceSum": 9, "GatherND": 10, "Max": 9, "MaxPool": 8,
     "TopK": 10, "OneHot": 10, "ReduceMean": 8, "ScatterND": 9, "BatchNormalization": 8,
     "LayerNormalization": 8, "Min": 8, "Unsqueeze": 7, "Flatten": 8, "ScatterElements": 8, "Pad": 8,
