@@ -23,4 +23,11 @@ def _error_gradient(_: Array, array: Array) -> Callable[[Array], Array]:
 defvjp(_error_function, _error_gradient)
 defvjp(_placed, lambda _, __, slots, ___: lambda back: back[slots], argnums=(0,))
 
-AUTOGRAD = Library(anp, getval, _error_function, _placed, summed_places)
+
+def _stretched(array: Array, dims: tuple[int, ...]) -> Array:
+    """By an addition, whose gradient undoes it, also where dimensions are added or none is left."""
+    out: Array = array + anp.zeros(dims, dtype=array.dtype)
+    return out
+
+
+AUTOGRAD = Library(anp, getval, _error_function, _placed, summed_places, stretched=_stretched)

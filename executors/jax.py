@@ -51,7 +51,7 @@ def judge(
     """
     double = _is_single(plan.graph) if double is None else double
     name = f"XLA (jax {jax.__version__}, {devices(plan.devices)[0].platform})"
-    training = bool(plan.request.get("training")) and not plan.graph.is_training_step
+    training = plan.derives_gradients
     try:
         with jax.enable_x64(double):
             found = _run(plan, values, training=training, double=double, numbers=numbers)

@@ -70,9 +70,8 @@ class _Scale:
 
 
 def _elements(graph: OpGraph, tensor: str, layout: NamedLayout, sizes: Mapping[str, int]) -> int:
-    counts = [math.prod(sizes[a] for a in axes if a in sizes) for axes in layout.dims]
     dims = graph.tensors[tensor].dims
-    return math.prod(-(-dim // count) for dim, count in zip(dims, counts, strict=True))
+    return math.prod(-(-d // n) for d, n in zip(dims, layout.shards(sizes), strict=True))
 
 
 def inside_messages(plan: Plan, name: str) -> list[_Message]:

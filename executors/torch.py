@@ -47,15 +47,14 @@ def judge_all(
     cases: Sequence[tuple[Plan, Mapping[str, Array]]], *, processes: bool = True
 ) -> list[Judgement]:
     """Judge several plans; those of as many devices share their processes."""
-    trials = [_Trial(plan, values, counted(plan, training=_trains(plan))) for plan, values in cases]
+    trials = [
+        _Trial(plan, values, counted(plan, training=plan.derives_gradients))
+        for plan, values in cases
+    ]
     sizes = {t.plan.devices for t in trials if t.plan.devices <= MOST_PROCESSES}
     for size in sorted(sizes) if processes else ():
         _run([t for t in trials if t.plan.devices == size])
     return [trial.judgement() for trial in trials]
-
-
-def _trains(plan: Plan) -> bool:
-    return bool(plan.request.get("training")) and not plan.graph.is_training_step
 
 
 @dataclass(slots=True)
@@ -70,13 +69,13 @@ class _Trial:
 
     def rank_task(self) -> RankTask:
         parted = tuple(self.counts.parted)
-        return RankTask(self.plan, numbers_only(self.values), _trains(self.plan), parted)
+        return RankTask(self.plan, numbers_only(self.values), self.plan.derives_gradients, parted)
 
     def compare(self, found: Found) -> None:
         """Hold the outputs of the processes against those of the whole model."""
         with np.errstate(all="ignore"):
             expected, failed = run_whole(
-                self.plan.graph, self.values, Evaluator(), training=_trains(self.plan)
+                self.plan.graph, self.values, Evaluator(), training=self.plan.derives_gradients
             )
         lost = [n for n in expected if n not in found.outputs]
         self.outputs = compared(expected, found.outputs, TOLERANCE, found.disagreement)

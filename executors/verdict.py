@@ -91,7 +91,7 @@ def verify(plan: Plan, values: Mapping[str, Array], runner: Evaluator | None = N
         NotComparableError: the whole model gives NaN.
     """
     runner = runner or Evaluator()
-    training = bool(plan.request.get("training")) and not plan.graph.is_training_step
+    training = plan.derives_gradients
     with np.errstate(all="ignore"):  # what is no number shows in the outputs
         expected, failed = run_whole(batch_graph(plan), values, runner, training=training)
         found = run_step(plan, values, runner, training=training)

@@ -82,7 +82,7 @@ def uniform(plan: Plan) -> Uniform:
 
 def _require_transformer(plan: Plan) -> None:
     whole = [op for op in plan.graph.ops for op in (op, *op.parts)]
-    if not plan.request.get("training"):
+    if not plan.trains:
         raise refusal("the plan is one of inference; these are arguments of training")
     if not any(op.kind in _MIXERS for op in whole):
         raise refusal("the model has no attention; Megatron trains transformers")

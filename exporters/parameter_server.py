@@ -7,6 +7,7 @@ Source: MindSpore 2.10.0, `parallel/_ps_context.py`, and its tutorial on the par
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -203,10 +204,9 @@ def _name(plan: Plan, tensor: PlannedTensor) -> str:
 
 
 def _violations(plan: Plan, chosen: tuple[PlannedTensor, ...]) -> Iterator[Violation]:
-    if not plan.request.get("training"):
+    if not plan.trains:
         fix = "plan with --phase train"
         yield Violation("a parameter server trains; the plan is one of inference", "the plan", fix)
-    sizes = {name: size for name, size, _ in plan.mesh}
     for each in chosen:
         place = f"parameter {_name(plan, each)!r}"
         nbytes = _bytes(each)
@@ -214,17 +214,14 @@ def _violations(plan: Plan, chosen: tuple[PlannedTensor, ...]) -> Iterator[Viola
             what = f"it has {nbytes} bytes, a parameter on a server {MOST_BYTES} at most"
             yield Violation(what, place, "split the table, or leave it to the workers")
         layout = each.used or each.layout
-        if any(sizes.get(axis, 1) > 1 for dim in layout.dims for axis in dim):
+        if max(layout.shards(plan.axis_sizes), default=1) > 1:
             what = "the plan splits it over devices; a server holds it whole"
             fix = "hold it whole with --pin on its operator, or leave it out with --set parameters"
             yield Violation(what, place, fix)
 
 
 def _bytes(tensor: PlannedTensor) -> int:
-    elements = 1
-    for size in tensor.dims:
-        elements *= size
-    return round(elements * dtype_bytes(tensor.dtype))
+    return round(math.prod(tensor.dims) * dtype_bytes(tensor.dtype))
 
 
 def _notes(plan: Plan, chosen: tuple[PlannedTensor, ...]) -> Iterator[str]:

@@ -5,7 +5,6 @@ Shared by the JAX and torch forms, which only write a layout differently.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -198,8 +197,7 @@ def numbered(layout: NamedLayout, numbers: Mapping[str, int]) -> Layout:
 
 def is_uneven(layout: NamedLayout, dims: Sequence[int], sizes: Mapping[str, int]) -> bool:
     """Whether some shards are smaller than others."""
-    shards = (math.prod(sizes[a] for a in axes) for axes in layout.dims)
-    return any(dim % n for dim, n in zip(dims, shards, strict=True))
+    return any(dim % n for dim, n in zip(dims, layout.shards(sizes), strict=True))
 
 
 def uneven_violations(sharding: Sharding, target: str, fix: str) -> Iterator[Violation]:

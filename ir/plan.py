@@ -32,6 +32,10 @@ class NamedLayout:
     partial: tuple[str, ...] = ()
     """Axes over which every device holds a term of a sum."""
 
+    def shards(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Number of pieces of each dimension, given the sizes of the mesh axes."""
+        return tuple(math.prod(sizes.get(axis, 1) for axis in dim) for dim in self.dims)
+
     def __str__(self) -> str:
         body = ", ".join("*".join(dim) or "-" for dim in self.dims)
         return f"[{body}]" + (" +" + "*".join(self.partial) if self.partial else "")
@@ -285,6 +289,25 @@ class Plan:
     @property
     def parameters(self) -> tuple[PlannedTensor, ...]:
         return tuple(t for t in self.tensors if t.role == "parameter")
+
+    @property
+    def input_layouts(self) -> dict[str, NamedLayout]:
+        """How the inputs that the plan lays out arrive, in the order of the model."""
+        found = {t.name: t.layout for t in self.tensors if t.role == "input"}
+        return {name: found[name] for name in self.graph.inputs if name in found}
+
+    @property
+    def axis_sizes(self) -> dict[str, int]:
+        return {name: size for name, size, _ in self.mesh}
+
+    @property
+    def trains(self) -> bool:
+        return bool(self.request.get("training"))
+
+    @property
+    def derives_gradients(self) -> bool:
+        """Whether it trains a graph that is the forward pass alone."""
+        return self.trains and not self.graph.is_training_step
 
     @property
     def devices(self) -> int:

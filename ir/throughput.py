@@ -129,7 +129,7 @@ def load_of(plan: Plan) -> Load:
     times = plan.pipeline.micro_batches
     chip = Cluster.from_dict(plan.cluster).chip
     kind = chip.product_type(main_dtype(plan.graph))
-    trains = bool(plan.request.get("training")) and not plan.graph.is_training_step
+    trains = plan.derives_gradients
     return Load(
         devices=plan.devices,
         samples=float(plan.batch),

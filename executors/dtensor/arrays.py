@@ -60,7 +60,10 @@ def _bounded(function: Callable[[Any, Any], Any], side: str) -> Callable[[Any, A
 
 
 def _converted(array: Any, dtype: Any) -> Any:
-    return array.to(dtype if isinstance(dtype, torch.dtype) else torch_dtype(np.dtype(dtype).name))
+    """Types are torch's, names of a graph's, or numpy's."""
+    if not isinstance(dtype, torch.dtype):
+        dtype = torch_dtype(dtype if isinstance(dtype, str) else np.dtype(dtype).name)
+    return array.to(dtype)
 
 
 def _order(array: Any, axis: int = -1, kind: str = "") -> Any:
@@ -75,9 +78,11 @@ def _indices(shape: Iterable[int]) -> Any:
     return torch.stack(torch.meshgrid([torch.arange(n) for n in shape], indexing="ij"))
 
 
-def _pad(array: Any, widths: Sequence[tuple[int, int]], constant_values: float) -> Any:
+def _pad(
+    array: Any, widths: Sequence[tuple[int, int]], mode: str = "constant", **value: Any
+) -> Any:
     flat = [n for pair in reversed(widths) for n in pair]
-    return torch.nn.functional.pad(array, flat, value=constant_values)
+    return torch.nn.functional.pad(array, flat, mode, value["constant_values"])
 
 
 def _add_exponentials(one: Any, other: Any) -> Any:
@@ -129,7 +134,17 @@ def _of_places(array: Any, places: Any) -> Any:
     return torch.where(mine, found, 0.0)
 
 
-TORCH = Library(_Names(), torch.detach, torch.erf, _placed, _of_places, _converted)
+TORCH = Library(
+    _Names(),
+    torch.detach,
+    torch.erf,
+    _placed,
+    _of_places,
+    _converted,
+    stretched=torch.broadcast_to,
+    sigmoid=torch.sigmoid,
+    gelu=lambda array, how: torch.nn.functional.gelu(array, approximate=how),
+)
 
 
 def in_torch(function: Semantics) -> Kernel:

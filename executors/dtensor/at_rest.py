@@ -35,14 +35,6 @@ class StageParameters:
         return filed_layout(tensor, self.step.routes.at_rest(planned))
 
 
-def part_of(grid: Grid, tensor: Any, layout: Layout) -> Any:
-    """This rank's part of a tensor that it has whole; of a sum the first rank has it all."""
-    region = grid.region(tensor.shape, layout)
-    index = tuple(slice(int(r[0]), int(r[-1]) + 1) if len(r) else slice(0, 0) for r in region)
-    local = tensor[index].contiguous()
-    return torch.zeros_like(local) if any(grid.place[a] for a in layout.partial) else local
-
-
 def planned_layout(tensor: Tensor, own: Layout) -> Layout:
     """The layout of a parameter of the file with its dimensions as the plan has them."""
     order = tensor.stored_permutation
@@ -93,7 +85,7 @@ def _dtensor(grid: Grid, value: Any, layout: Layout | None) -> Any:
     dist.broadcast(data, 0)
     if layout is None:
         return None
-    local = part_of(grid, data, layout).clone()
+    local = grid.part_of(data, layout).clone()
     laid_out = grid.wrapped(local, tuple(data.shape), layout)
     return torch.nn.Parameter(laid_out, requires_grad=value.requires_grad)
 
@@ -104,7 +96,7 @@ def given_parts(step: LocalStep, arrays: Mapping[str, Any]) -> dict[str, Any]:
     roles = {Role.CONSTANT, Role.BUFFER}
     table = step.graph.tensors
     return {
-        n: part_of(step.grid, a, routes.at_rest(n))
+        n: step.grid.part_of(a, routes.at_rest(n))
         for n, a in arrays.items()
         if table[n].role in roles
     }

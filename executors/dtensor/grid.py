@@ -88,6 +88,13 @@ class Grid:
         """Indices of the part that this device has."""
         return region_of(dims, layout, self.mesh.sizes, self.place)
 
+    def part_of(self, tensor: Any, layout: Layout) -> Any:
+        """This rank's part of a tensor that it has whole; of a sum the first rank has it all."""
+        region = self.region(tensor.shape, layout)
+        index = tuple(slice(int(r[0]), int(r[-1]) + 1) if len(r) else slice(0, 0) for r in region)
+        local = tensor[index].contiguous()
+        return torch.zeros_like(local) if any(self.place[a] for a in layout.partial) else local
+
     def local_dims(self, dims: Sequence[int], layout: Layout) -> tuple[int, ...]:
         return tuple(len(each) for each in self.region(dims, layout))
 

@@ -4,7 +4,6 @@ N`. All processes do the same at the same time; rank 0 writes `host.json`.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +21,7 @@ from torch.distributed import _functional_collectives as collectives
 from executors.dtensor.measure import device_name, largest, machine_facts, synchronise
 from executors.dtensor.ranks import joined
 from executors.host import HostFacts
-from executors.parent import leaves_with_parent
+from executors.parent import process_arguments
 
 _ROWS, _INNER, _COLUMNS = (64, 512), (256, 1024), (256, 1024)
 _MORE = ((2048, 1024, 1024), (1024, 4096, 1024), (1024, 1024, 4096), (2048, 2048, 2048))
@@ -50,12 +48,7 @@ _MOST_BEHIND_WORK = 40
 
 def main() -> None:
     """Measure this machine."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--rank", type=int, required=True)
-    parser.add_argument("--size", type=int, required=True)
-    chosen = parser.parse_args()
-    leaves_with_parent()
+    chosen = process_arguments(__doc__)
     with joined(chosen.rank, chosen.size, chosen.folder / "meeting"):
         found = HostFacts(
             dist.get_world_size(), tuple(_products()), tuple(_streams()), _start_s(),

@@ -19,41 +19,14 @@ from executors.dtensor.kernels_attention import ATTENTION
 from executors.dtensor.kernels_images import IMAGES
 from executors.dtensor.kernels_shape import SHAPE
 from executors.dtensor.kernels_statistics import STATISTICS
-from executors.dtensor.numbers import same_kind, torch_dtype
+from executors.dtensor.numbers import same_kind
 from executors.semantics import SEMANTICS
 from ir.ops import catalogue
-from ir.ops.elementwise import BIASED_GELUS, SWISHES
 from ir.semantics.call import applied
-from ir.semantics.elementwise import number
 
 __all__ = ["KERNELS", "Kernel"]
 
 Tensor: TypeAlias = Any
-
-
-def _gelu(call: Call) -> list[Tensor]:
-    approximate = str(call.op.attributes.get("approximate", "none"))
-    return [torch.nn.functional.gelu(call[0], approximate=approximate)]
-
-
-def _biased_gelu(approximate: str) -> Kernel:
-    def run(call: Call) -> list[Tensor]:
-        data = call[0] + call[1] if call.has(1) else call[0]
-        return [torch.nn.functional.gelu(data, approximate=approximate)]
-
-    return run
-
-
-def _swish(default: float) -> Kernel:
-    return lambda call: [call[0] * torch.sigmoid(number(call, "alpha", default) * call[0])]
-
-
-def _cast(call: Call) -> list[Tensor]:
-    return [call[0].to(torch_dtype(call.result_dtypes[0]))]
-
-
-def _where(call: Call) -> list[Tensor]:
-    return [torch.where(call[0], call[1], call[2])]
 
 
 def _gather(call: Call) -> list[Tensor]:
@@ -85,11 +58,6 @@ _NATIVE: Mapping[str, Kernel] = MappingProxyType(
             for kind, entry in catalogue().items()
             if entry.function and entry.function.torch
         },
-        "Gelu": _gelu,
-        **{kind: _biased_gelu(how) for kind, how in BIASED_GELUS.items()},
-        **{kind: _swish(slope) for kind, slope in SWISHES.items()},
-        "Cast": _cast,
-        "Where": _where,
         "Div": lambda c: [
             torch.div(c[0], c[1], rounding_mode=None if c[0].is_floating_point() else "trunc")
         ],

@@ -11,11 +11,6 @@ import torch
 from executors.dtensor.call import Call, Kernel
 
 
-def _expand(call: Call) -> list[Any]:
-    """Operand and shape broadcast to each other."""
-    return [call[0].expand(call.result_dims[0])]
-
-
 def _split(call: Call) -> list[Any]:
     axis = call.int("axis")
     return list(torch.split(call[0], [dims[axis] for dims in call.result_dims], dim=axis))
@@ -33,4 +28,4 @@ def _pad(call: Call) -> list[Any]:
     return [torch.nn.functional.pad(call[0], widths, value=call.float("value", 0.0))]
 
 
-SHAPE: Mapping[str, Kernel] = MappingProxyType({"Expand": _expand, "Split": _split, "Pad": _pad})
+SHAPE: Mapping[str, Kernel] = MappingProxyType({"Split": _split, "Pad": _pad})

@@ -6,7 +6,6 @@ writes `measured.json` into it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import json
@@ -38,7 +37,7 @@ from executors.measured import (
     WARM_UP,
     Measured,
 )
-from executors.parent import leaves_with_parent
+from executors.parent import process_arguments
 from executors.placement import Array
 from executors.reference import given_tensors
 from executors.values import numbers
@@ -67,12 +66,7 @@ _CLASSES = (
 
 def main() -> None:
     """Run the plan of a folder."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--rank", type=int, required=True)
-    parser.add_argument("--size", type=int, required=True)
-    chosen = parser.parse_args()
-    leaves_with_parent()
+    chosen = process_arguments(__doc__)
     with joined(chosen.rank, chosen.size, chosen.folder / "meeting"):
         options = json.loads((chosen.folder / "options.json").read_text())
         plan = read_plan(chosen.folder / "plan.json", staged=True)

@@ -10,7 +10,7 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
-from executors.dtensor.at_rest import StageParameters, part_of, planned_layout
+from executors.dtensor.at_rest import StageParameters, planned_layout
 from executors.dtensor.capture import Recording
 from executors.dtensor.grid import Grid
 from executors.dtensor.late import Late
@@ -62,7 +62,7 @@ class _Gathered(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         layout = ctx.running.ends[ctx.name]
-        return part_of(ctx.running.step.grid, gradient, layout), None, None
+        return ctx.running.step.grid.part_of(gradient, layout), None, None
 
 
 class _Received(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
@@ -216,7 +216,7 @@ class Running:
             )
         if isinstance(value, DTensor):
             return local_in(self.step, value, layout)
-        return part_of(grid, value, layout)
+        return grid.part_of(value, layout)
 
     def _result(self, name: str, local: Any) -> Any:
         layout = self.ends.get(name)

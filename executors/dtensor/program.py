@@ -129,12 +129,7 @@ class Program:
     def _cut(self, name: str, layout: Layout) -> Any:
         """This rank's part of what no operator makes; a sum lies with the first of its axes."""
         tensor = self.given[name]
-        region = self.grid.region(tensor.shape, layout)
-        index = tuple(slice(int(r[0]), int(r[-1]) + 1) if len(r) else slice(0, 0) for r in region)
-        local = tensor[index].clone()
-        if any(self.grid.place[a] for a in layout.partial):
-            local = torch.zeros_like(local)
-        return self.grid.wrapped(local, tensor.shape, layout)
+        return self.grid.wrapped(self.grid.part_of(tensor, layout).clone(), tensor.shape, layout)
 
     def _keep(self, name: str, tensor: Any) -> None:
         """Hold a tensor; one with several readers first goes to the layout that they share."""

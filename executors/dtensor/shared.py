@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from executors.dtensor.at_rest import StageParameters, part_of
+from executors.dtensor.at_rest import StageParameters
 from executors.dtensor.stages import Stage
 from executors.syncs import late_syncs
 from ir.layout import Layout
@@ -62,7 +62,7 @@ class SharedGradients:
             tensor = grid.wrapped(local, tuple(held.shape), kept.rest(each.parameter))
             whole = mover.to(tensor, Layout(((),) * held.ndim))._local_tensor  # noqa: SLF001
             dist.all_reduce(whole, group=each.group)
-            local.copy_(part_of(grid, whole, kept.rest(each.parameter)))
+            local.copy_(grid.part_of(whole, kept.rest(each.parameter)))
 
 
 def _rest(plan: Plan, stage: int, name: str) -> NamedLayout:

@@ -9,12 +9,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from ir.graph import Op, OpGraph, Role, Tensor
-from ir.mindspore_forms.readers import NEVER_CUT, forward_ops
-from ir.ops import FUSED, Form, OpView, lookup
-from ir.ops.fused import tensor_maps
+from ir.graph import Op, Role, Tensor
+from ir.mindspore_forms.readers import NEVER_CUT, every_part, forward_ops
+from ir.ops import Form, OpView, lookup
 from ir.plan import NamedLayout, Plan, PlannedOperator
-from ir.rule import FactorMap, ShardingRule
 
 Case: TypeAlias = dict[str, Any]
 """Plain values that JSON holds."""
@@ -29,7 +27,7 @@ def case_of(plan: Plan, name: str, *, pinned: bool) -> Case:
         name: of the case, a Python identifier.
         pinned: see `Pins`.
     """
-    sizes = {axis: size for axis, size, _ in plan.mesh}
+    sizes = plan.axis_sizes
     pins = Pins(plan, pinned=pinned)
     ops = [pin for name in plan.graph.inputs for pin in pins.shared(name)]
     for op in forward_ops(plan.graph):
@@ -40,9 +38,12 @@ def case_of(plan: Plan, name: str, *, pinned: bool) -> Case:
     return {
         "name": name,
         "devices": plan.devices,
-        "training": bool(plan.request.get("training")) and not plan.graph.is_training_step,
+        "training": plan.derives_gradients,
         "all_to_all": plan.request.get("all_to_all") is not False,
-        "inputs": list(_inputs(plan, sizes)),
+        "inputs": [
+            {"name": name, "cuts": list(layout.shards(sizes))}
+            for name, layout in plan.input_layouts.items()
+        ],
         "shared": sorted(name for name, size in shares.items() if size > 1),
         "level": optimizer_level(plan),
         "numbers": {},
@@ -64,11 +65,10 @@ def constants_of(plan: Plan) -> list[str]:
 
 def optimizer_shares(plan: Plan) -> dict[str, int]:
     """Among how many devices the optimizer shares each parameter; 1 is not at all."""
-    sizes = {axis: size for axis, size, _ in plan.mesh}
     out: dict[str, int] = {}
     for each in plan.parameters:
         ends = (each.states or each.layout, each.used or each.layout)
-        pieces = [math.prod(_cuts(layout, sizes)) for layout in ends]
+        pieces = [math.prod(layout.shards(plan.axis_sizes)) for layout in ends]
         out[each.name] = pieces[0] // pieces[-1]
     return out
 
@@ -81,17 +81,6 @@ def optimizer_level(plan: Plan) -> str:
     return "level3" if again else "level1"
 
 
-def _inputs(plan: Plan, sizes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    planned = {t.name: t for t in plan.tensors if t.role == "input"}
-    for name in plan.graph.inputs:
-        if name in planned:
-            yield {"name": name, "cuts": _cuts(planned[name].layout, sizes)}
-
-
-def _cuts(layout: NamedLayout, sizes: Mapping[str, int]) -> Cuts:
-    return [math.prod(sizes[axis] for axis in dim) for dim in layout.dims]
-
-
 def _operators(
     op: Op, plan: Plan, sizes: Mapping[str, int], pins: Pins
 ) -> Iterator[dict[str, Any]]:
@@ -102,10 +91,12 @@ def _operators(
             if name and plan.graph.tensors[name].role in {Role.ACTIVATION, Role.INPUT}:
                 yield from pins.at(name, layout, names)
     if op.parts:
-        yield from (_renamed(part, names) for part in _parts(op, plan.graph, planned, sizes))
+        yield from (
+            _renamed(part, names) for part in _parts(OpView(op, plan.graph), planned, sizes)
+        )
         return
     given = zip(op.inputs, planned.inputs, strict=True)
-    cuts = [_cuts(layout, sizes) if name and layout else None for name, layout in given]
+    cuts = [list(layout.shards(sizes)) if name and layout else None for name, layout in given]
     yield _renamed(_record(op, cuts), names)
     if op.kind in NEVER_CUT:
         yield from pins.at(op.outputs[0], planned.outputs[0], pins.names)
@@ -119,7 +110,8 @@ def _record(op: Op, cuts: list[Cuts | None]) -> dict[str, Any]:
     return {
         "name": op.name,
         "kind": op.kind,
-        "function": _function(op),
+        "primitive": lookup(op.kind).primitive,
+        "plain": _is_plain(op),
         "inputs": list(op.inputs),
         "outputs": list(op.outputs),
         "attributes": {k: list(v) if isinstance(v, tuple) else v for k, v in op.attributes.items()},
@@ -127,62 +119,30 @@ def _record(op: Op, cuts: list[Cuts | None]) -> dict[str, Any]:
     }
 
 
-def _function(op: Op) -> str:
-    """MindSpore's primitive of an operator that is one function of its operands; else empty."""
+def _is_plain(op: Op) -> bool:
+    """Whether an operator is one function of its operands."""
     entry = lookup(op.kind)
     most = entry.function.operands if entry.function is not None else 0
     if entry.spelling is not None and entry.spelling.form is Form.ONE:
         most = 1
-    return entry.primitive if len(op.inputs) <= most else ""
+    return len(op.inputs) <= most
 
 
 def _parts(
-    op: Op, graph: OpGraph, planned: PlannedOperator, sizes: Mapping[str, int]
+    view: OpView, planned: PlannedOperator, sizes: Mapping[str, int]
 ) -> Iterator[dict[str, Any]]:
-    """The parts of a composite; a dimension of theirs is cut as its factor is."""
-    view = OpView(op, graph)
-    maps = dict(tensor_maps(view) if op.kind == FUSED else _outer_maps(view))
+    """The parts of a composite; a dimension of theirs is cut as its factors are."""
     count: dict[int, int] = {}
     for axis, factor in planned.split:
         count[factor] = count.get(factor, 1) * sizes[axis]
-    for part in op.parts:
-        rule = lookup(part.kind).rule(OpView(part, graph))
-        known = _outer_factors(part, rule, maps)
+    for part, rule in every_part(view):
         cuts = [
             None
             if mapping is None
-            else [math.prod(count.get(g, 1) for f in d for g in known.get(f, ())) for d in mapping]
+            else [math.prod(count.get(f, 1) for f in dim) for dim in mapping]
             for mapping in rule.operands
         ]
-        yield _record(part, cuts)
-        for name, mapping in zip((n for n in part.outputs if n), rule.results, strict=True):
-            if mapping is not None:
-                found = tuple(tuple(g for f in d for g in known.get(f, ())) for d in mapping)
-                maps.setdefault(name, found)
-
-
-def _outer_maps(view: OpView) -> dict[str, FactorMap]:
-    """Factors of what a composite reads; its parts carry them on."""
-    operands = zip(view.op.inputs, lookup(view.op.kind).rule(view).operands, strict=True)
-    return {name: mapping for name, mapping in operands if name and mapping is not None}
-
-
-def _outer_factors(
-    part: Op, rule: ShardingRule, maps: Mapping[str, FactorMap]
-) -> dict[int, tuple[int, ...]]:
-    """For each factor of a part those of the composite that it is made of."""
-    known: dict[int, tuple[int, ...]] = {}
-    named = (
-        *zip(part.inputs, rule.operands, strict=True),
-        *zip((n for n in part.outputs if n), rule.results, strict=True),
-    )
-    for name, mapping in named:
-        for own, outer in zip(mapping or (), maps.get(name, ()), strict=False):
-            if len(own) == len(outer):
-                known.update({f: (g,) for f, g in zip(own, outer, strict=True)})
-            elif len(own) == 1:
-                known.setdefault(own[0], outer)
-    return known
+        yield _record(part.op, cuts)
 
 
 class Pins:
@@ -218,6 +178,8 @@ class Pins:
         yield {
             "name": name,
             "kind": "Pin",
+            "primitive": "",
+            "plain": False,
             "inputs": [names.get(tensor, tensor)],
             "outputs": [name],
             "attributes": {},

@@ -145,7 +145,7 @@ def judgement_of(plan: Plan, result: Mapping[str, Any]) -> Judgement:
     if not_run:
         before = after = []
     differ = _regrouped(before, after)
-    scaled = (_SCALE,) if plan.request.get("training") else ()
+    scaled = (_SCALE,) if plan.trains else ()
     return Judgement(
         judge=f"MindSpore {VERSION}",
         outputs=(),

@@ -106,7 +106,7 @@ class _Accounts:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.mesh = plan, mesh_of(plan)
         self.ops = {op.name: op for op in plan.graph.ops}
-        derived = bool(plan.request.get("training")) and not plan.graph.is_training_step
+        derived = plan.derives_gradients
         self.known = tensors_with_gradient(plan.graph) if derived else frozenset[str]()
         self.items = [item for item in plan.collectives if item.group_size > 1]
 

@@ -7,7 +7,6 @@ the plan.
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -23,7 +22,7 @@ from executors.mindspore.case import optimizer_level, optimizer_shares
 from executors.mindspore.judge import TIME_LIMIT_S, VERSION, MindsporeError, judgement_of
 from ir.mindspore_forms.strategies import Strategy
 from ir.ops import LOSS
-from ir.plan import NamedLayout, Plan
+from ir.plan import Plan
 
 ROUTES = ("apply", "propagation", "checkpoint", "operators")
 """`.shard()` by apply_mindspore.py beside the strategy checkpoint, the same in sharding
@@ -165,13 +164,12 @@ def _reasons(log: str) -> Iterator[str]:
 
 def _job(plan: Plan, source: Source, route: str, folder: Path) -> dict[str, Any]:
     tensors = plan.graph.tensors
-    sizes = {name: size for name, size, _ in plan.mesh}
-    layouts = {t.name: t.layout for t in plan.tensors if t.role == "input"}
     shares = [name for name, size in optimizer_shares(plan).items() if size > 1]
     losses = [
-        {**_tensor(plan, op.inputs[0]), "cuts": _cuts(planned.inputs[0], sizes)}
+        {**_tensor(plan, op.inputs[0]), "cuts": layout.shards(plan.axis_sizes)}
         for op, planned in zip(plan.graph.ops, plan.operators, strict=True)
-        if op.kind == LOSS and planned.inputs[0] is not None and route != "operators"
+        for layout in planned.inputs[:1]
+        if op.kind == LOSS and layout is not None and route != "operators"
     ]
     return {
         "script": str(source.script.absolute()),
@@ -179,15 +177,14 @@ def _job(plan: Plan, source: Source, route: str, folder: Path) -> dict[str, Any]
         "devices": plan.devices,
         "route": route,
         "folder": str(folder),
-        "training": bool(plan.request.get("training")),
+        "training": plan.trains,
         "loss": losses if len(losses) == 1 else [],
         "shared": sorted(tensors[name].source or name for name in shares),
         "level": optimizer_level(plan),
         "all_to_all": plan.request.get("all_to_all") is not False,
         "inputs": [
-            {**_tensor(plan, name), "cuts": _cuts(layouts[name], sizes)}
-            for name in plan.graph.inputs
-            if name in layouts
+            {**_tensor(plan, name), "cuts": layout.shards(plan.axis_sizes)}
+            for name, layout in plan.input_layouts.items()
         ],
     }
 
@@ -195,11 +192,6 @@ def _job(plan: Plan, source: Source, route: str, folder: Path) -> dict[str, Any]
 def _tensor(plan: Plan, name: str) -> dict[str, Any]:
     tensor = plan.graph.tensors[name]
     return {"dims": list(tensor.dims), "dtype": tensor.dtype}
-
-
-def _cuts(layout: NamedLayout | None, sizes: Mapping[str, int]) -> list[int]:
-    dims = layout.dims if layout is not None else ()
-    return [math.prod(sizes[axis] for axis in dim) for dim in dims]
 
 
 def compared(
@@ -223,9 +215,8 @@ def compared(
     order += [name for name in used if name not in order]
     of = _matched(planned, {name: used[name] for name in order})
     arrivals = tuple(Arrival(name, used[name], of.get(name)) for name in order)
-    training = bool(plan.request.get("training"))
     judged = None
-    if not (training and route == "operators"):
+    if not (plan.trains and route == "operators"):
         judged = judgement_of(plan, {"not_run": {}, "error": "", **found})
     return Compiled(arrivals, tuple(found["missing"]), judged)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from executors.placement import Array
@@ -11,9 +12,7 @@ from executors.semantics import onnx_forms
 from executors.semantics.reference_maps import rearranged_as
 from executors.semantics.windows import (
     Windows,
-    along,
-    flat_kernel,
-    gathered,
+    seen,
     spread_out,
     windows_of,
 )
@@ -25,9 +24,9 @@ def conv(call: Call) -> list[Array]:
     """A convolution, as a product with what each window sees."""
     data, weight = call[0], call[1]
     groups, kernel, counts = call.int("group", 1), weight.shape[2:], call.result_dims[0][2:]
-    seen = gathered(data, windows_of(call, data.shape[2:], counts, kernel))
+    columns = np.stack(seen(data, windows_of(call, data.shape[2:], counts, kernel)), axis=2)
     rows = weight.shape[1] * math.prod(kernel)
-    columns = np.reshape(seen, (data.shape[0], groups, rows, math.prod(counts)))
+    columns = np.reshape(columns, (data.shape[0], groups, rows, math.prod(counts)))
     matrix = np.reshape(weight, (groups, weight.shape[0] // groups, rows))
     return [np.reshape(np.matmul(matrix, columns), (data.shape[0], weight.shape[0], *counts))]
 
@@ -49,11 +48,12 @@ def _pool_windows(call: Call) -> list[Windows]:
 
 
 def _max_pool(call: Call) -> list[Array]:
-    windows = _pool_windows(call)
-    seen = flat_kernel(gathered(call[0], windows, -np.inf), len(windows))
-    found = [np.max(seen, axis=-1)]
+    windows, dtype = _pool_windows(call), call[0].dtype
+    least = np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+    every = np.stack(seen(call[0], windows, least), axis=-1)
+    found = [np.max(every, axis=-1)]
     if len(call.result_dims) > 1:
-        found.append(_positions(call, windows, np.argmax(constant(seen), axis=-1)))
+        found.append(_positions(call, windows, np.argmax(constant(every), axis=-1)))
     return found
 
 
@@ -76,17 +76,18 @@ def _positions(call: Call, windows: list[Windows], chosen: Array) -> Array:
 
 
 def _average_pool(call: Call) -> list[Array]:
-    windows = _pool_windows(call)
-    counted = call.int("count_include_pad")
-    places = along([each.padded if counted else each.inside for each in windows])
-    number = np.sum(flat_kernel(places, len(windows), 0), axis=-1)
-    return [np.sum(flat_kernel(gathered(call[0], windows), len(windows)), axis=-1) / number]
+    counted = windows = _pool_windows(call)
+    if call.int("count_include_pad"):
+        counted = [replace(w, size=w.before + w.size + w.after, before=0) for w in windows]
+    ones = np.ones((1, 1, *(each.size for each in counted)))
+    number = np.sum(np.stack(seen(ones, counted), axis=-1), axis=-1)
+    return [np.sum(np.stack(seen(call[0], windows), axis=-1), axis=-1) / number]
 
 
 def _lp_pool(call: Call) -> list[Array]:
     windows, power = _pool_windows(call), call.int("p", 2)
-    seen = flat_kernel(gathered(np.abs(call[0]) ** power, windows), len(windows))
-    return [np.sum(seen, axis=-1) ** (1.0 / power)]
+    powers = np.stack(seen(np.abs(call[0]) ** power, windows), axis=-1)
+    return [np.sum(powers, axis=-1) ** (1.0 / power)]
 
 
 def _positions_of(call: Call) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,16 +35,15 @@ class Windows:
         return starts[None, :] + np.arange(self.kernel)[:, None] * self.dilation
 
     @property
-    def inside(self) -> Array:
-        """Which of these lie in the image."""
-        places = self.places
-        return (places >= 0) & (places < self.size)
+    def padding(self) -> tuple[int, int]:
+        """Positions that windows see in front of the image and behind it."""
+        seen = (self.count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+        return max(0, self.before), max(0, seen - self.before - self.size)
 
-    @property
-    def padded(self) -> Array:
-        """Which of these lie in the image or in its padding."""
-        places = self.places
-        return (places >= -self.before) & (places < self.size + self.after)
+    def at(self, place: int) -> slice:
+        """Positions that all windows see at one place of the kernel, in the image as padded."""
+        first = place * self.dilation - self.before + self.padding[0]
+        return slice(first, first + max(0, (self.count - 1) * self.stride + 1), self.stride)
 
     @property
     def selection(self) -> Array:
@@ -81,17 +80,17 @@ def paddings(
     return out
 
 
-def gathered(image: Array, windows: list[Windows], outside: float = 0.0) -> Array:
-    """What each window sees: images, channels, then kernel positions, then windows."""
-    rank, found = len(windows), image
-    for number, each in enumerate(windows):
-        axis = 2 + 2 * number
-        seen = np.clip(each.places, 0, max(each.size - 1, 0))
-        found = found[(*(slice(None),) * axis, seen)]
-        inside = each.inside
-        shape = (*inside.shape, *(1,) * (rank - 1 - number))
-        found = np.where(np.reshape(inside, shape), found, outside)
-    return np.transpose(found, (0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 2 + 2 * rank, 2)))
+def seen(image: Array, windows: list[Windows], outside: float = 0.0) -> list[Array]:
+    """For each place of the kernel what the windows see there: images, channels, windows.
+
+    By slices, not by indices: libraries that split images and channels follow these.
+    """
+    more = [(0, 0), (0, 0), *(each.padding for each in windows)]
+    if any(width for pair in more for width in pair):
+        image = np.pad(image, more, "constant", constant_values=outside)
+    every = itertools.product(*(range(each.kernel) for each in windows))
+    places = (map(Windows.at, windows, place) for place in every)
+    return [image[(slice(None), slice(None), *place)] for place in places]
 
 
 def spread_out(values: Array, windows: list[Windows], lead: int) -> Array:
@@ -108,22 +107,3 @@ def spread_out(values: Array, windows: list[Windows], lead: int) -> Array:
         axes = ([lead, lead + left], [0, 1])
         found = np.tensordot(found, each.selection.astype(found.dtype), axes=axes)
     return found
-
-
-def along(vectors: list[Array]) -> Array:
-    """Flags of kernel positions and windows, one array for each dimension, as one over all."""
-    rank = len(vectors)
-    out = np.ones((1,) * (2 * rank))
-    for number, each in enumerate(vectors):
-        shape = [1] * (2 * rank)
-        shape[number], shape[rank + number] = each.shape
-        out = out * np.reshape(each, shape)
-    return out
-
-
-def flat_kernel(values: Array, rank: int, lead: int = 2) -> Array:
-    """Kernel positions as one last dimension, behind the windows."""
-    order = (*range(lead), *range(lead + rank, lead + 2 * rank), *range(lead, lead + rank))
-    moved = np.transpose(values, order)
-    count = math.prod(values.shape[lead : lead + rank])
-    return np.reshape(moved, (*moved.shape[: lead + rank], count))

@@ -1,15 +1,13 @@
 """Operators in the form that XLA splits as their rules say.
 
-Every other kind runs on the semantics of all executors. Those here would gather windows,
-rows or classes by index, which the partitioner of XLA cannot follow, or have no gradient.
+Every other kind runs on the semantics of all executors. Those here would gather rows or classes by
+index, which the partitioner of XLA cannot follow, or XLA has one instruction for them.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -42,14 +40,6 @@ def _loss(call: Call) -> list[Any]:
     return [jnp.sum(top + jnp.log(total) - own) / math.prod(dims)]
 
 
-def _expand(call: Call) -> list[Any]:
-    return [jnp.broadcast_to(call[0], call.result_dims[0])]
-
-
-def _where(call: Call) -> list[Any]:
-    return [jnp.where(call[0], call[1], call[2])]
-
-
 def _gather(call: Call) -> list[Any]:
     rows: Any = call[1]
     size = call[0].shape[call.int("axis")]
@@ -71,41 +61,6 @@ def _conv(call: Call) -> list[Any]:
             feature_group_count=call.int("group", 1),
         )
     ]
-
-
-def _windows(call: Call, outside: float) -> Any:
-    """What each window sees, as one last dimension: slices, not indices, so that images and
-    channels may be split, and forms whose gradient XLA splits too.
-    """
-    kernel = call.ints("kernel_shape")
-    rank, data = len(kernel), call[0]
-    strides, dilations = call.ints("strides", (1,) * rank), call.ints("dilations", (1,) * rank)
-    behind = paddings(call, data.shape[2:], kernel)
-    data = lax.pad(
-        data,
-        jnp.asarray(outside, data.dtype),
-        [(0, 0, 0), (0, 0, 0), *((before, after, 0) for before, after in behind)],
-    )
-    counts = call.result_dims[0][2:]
-    seen = []
-    for place in itertools.product(*(range(size) for size in kernel)):
-        first = [p * d for p, d in zip(place, dilations, strict=True)]
-        last = [f + (c - 1) * s + 1 for f, c, s in zip(first, counts, strides, strict=True)]
-        seen.append(lax.slice(data, (0, 0, *first), (*data.shape[:2], *last), (1, 1, *strides)))
-    return jnp.stack(seen, axis=-1)
-
-
-def _max_pool(call: Call) -> list[Any]:
-    if len(call.result_dims) > 1:
-        raise NotRunError("the places of the largest elements are not computed")
-    return [jnp.max(_windows(call, -np.inf), axis=-1)]
-
-
-def _average_pool(call: Call) -> list[Any]:
-    if call.int("count_include_pad"):
-        raise NotRunError("padding that counts is not computed")
-    ones = replace(call, operands=(np.ones((1, 1, *call[0].shape[2:]), call[0].dtype),))
-    return [jnp.sum(_windows(call, 0.0), axis=-1) / jnp.sum(_windows(ones, 0.0), axis=-1)]
 
 
 def _top_k(call: Call) -> list[Any]:
@@ -172,12 +127,8 @@ def _combine(call: Call) -> list[Any]:
 KINDS: Mapping[str, Semantics] = MappingProxyType(
     {
         LOSS: _loss,
-        "Expand": _expand,
-        "Where": _where,
         "Gather": _gather,
         "Conv": _conv,
-        "MaxPool": _max_pool,
-        "AveragePool": _average_pool,
         "TopK": _top_k,
         DISPATCH: _dispatch,
         COMBINE: _combine,

@@ -6,7 +6,6 @@ The folder holds `plan.json`, `options.json` and `fixed.npz`; `measured.json` is
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import math
@@ -26,7 +25,7 @@ from executors.dtensor.tasks import read_arrays
 from executors.jax_refusals import refuse
 from executors.matching import one_stage
 from executors.measured import ALONE_BYTES, PROFILED, RATE, WARM_UP, Measured
-from executors.parent import leaves_with_parent
+from executors.parent import process_arguments
 from executors.placement import Array
 from executors.reference import given_tensors
 from executors.syncs import late_syncs
@@ -48,12 +47,7 @@ Tree = dict[str, Any]
 
 def main() -> None:
     """Run the plan of a folder."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--rank", type=int)
-    parser.add_argument("--size", type=int)
-    folder = parser.parse_args().folder
-    leaves_with_parent()
+    folder: Path = process_arguments(__doc__).folder
     options = json.loads((folder / "options.json").read_text())
     plan = read_plan(folder / "plan.json", staged=True)
     run = _Run(plan, options["seed"], read_arrays(folder / "fixed.npz"), folder / "trace")

@@ -31,7 +31,9 @@ def _placed(values: Any, slots: Any, count: int) -> Any:
     return out.at[slots].add(values)
 
 
-JAX = Library(jnp, _constant, jax.scipy.special.erf, _placed, summed_places)
+JAX = Library(
+    jnp, _constant, jax.scipy.special.erf, _placed, summed_places, stretched=jnp.broadcast_to
+)
 
 
 _NARROW: Mapping[str, str] = MappingProxyType(

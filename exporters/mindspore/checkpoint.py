@@ -6,7 +6,6 @@ and how each parameter lies on the devices. See docs/formats.md.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -116,13 +115,7 @@ def _violations(plan: Plan) -> tuple[Violation, ...]:
 
 def input_cuts(plan: Plan) -> tuple[Cuts, ...]:
     """Cuts of every dimension of the inputs, in the order of the model."""
-    sizes = {name: size for name, size, _ in plan.mesh}
-    held = {t.name: t.layout.dims for t in plan.tensors if t.role == "input"}
-    return tuple(
-        tuple(math.prod(sizes[axis] for axis in axes) for axes in held[name])
-        for name in plan.graph.inputs
-        if name in held
-    )
+    return tuple(layout.shards(plan.axis_sizes) for layout in plan.input_layouts.values())
 
 
 def optimizer_shard_size(layouts: Iterable[ParameterLayout]) -> int | None:

@@ -125,7 +125,7 @@ def context_of(plan: Plan, settings: Settings) -> Context:
     """
     settings = in_todays_words(settings)
     mode = _mode(settings)
-    trains = bool(plan.request.get("training"))
+    trains = plan.trains
     made = Context(
         mode=mode,
         devices=plan.devices,

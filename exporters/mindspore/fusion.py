@@ -8,6 +8,7 @@ and including each index make a segment.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -168,16 +169,5 @@ def _fused(items: Sequence[tuple[int, float]], fusion: Fusion) -> Iterator[float
 
 def slice_bytes(tensor: PlannedTensor, plan: Plan) -> float:
     """Bytes of the part of a parameter that one device uses, which are those of its gradient."""
-    sizes = {name: size for name, size, _ in plan.mesh}
-    pieces = 1
-    for axis in _axes(tensor):
-        pieces *= sizes.get(axis, 1)
-    elements = 1
-    for size in tensor.dims:
-        elements *= size
-    return elements * dtype_bytes(tensor.dtype) / pieces
-
-
-def _axes(tensor: PlannedTensor) -> Iterator[str]:
-    layout = tensor.used or tensor.layout
-    return (axis for dim in layout.dims for axis in dim)
+    pieces = math.prod((tensor.used or tensor.layout).shards(plan.axis_sizes))
+    return math.prod(tensor.dims) * dtype_bytes(tensor.dtype) / pieces

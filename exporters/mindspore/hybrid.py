@@ -7,7 +7,6 @@ MindSpore's tutorial on distributed training (HybridParallelNet); `Parameter.lay
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from exporters.python_tables import table
@@ -92,11 +91,10 @@ def own_collectives(plan: Plan) -> tuple[OwnCollective, ...]:
 
 def slices(plan: Plan) -> dict[str, tuple[int, ...]]:
     """Sizes of the slices of the parameters that operators use split, in the order of the file."""
-    sizes = {name: size for name, size, _ in plan.mesh}
     known = plan.graph.tensors
     return {
         file_name(known[each.name]): as_stored(own, known[each.name])
-        for each, own in ((each, _slice(each, sizes)) for each in plan.parameters)
+        for each, own in ((each, _slice(each, plan.axis_sizes)) for each in plan.parameters)
         if own != each.dims
     }
 
@@ -121,6 +119,5 @@ def _is_forward(item: PlannedCollective) -> bool:
 
 def _slice(tensor: PlannedTensor, sizes: dict[str, int]) -> tuple[int, ...]:
     """Sizes of what a rank keeps of a parameter."""
-    axes = (tensor.used or tensor.layout).dims
-    pieces = (math.prod(sizes.get(axis, 1) for axis in own) for own in axes)
+    pieces = (tensor.used or tensor.layout).shards(sizes)
     return tuple(size // count for size, count in zip(tensor.dims, pieces, strict=True))

@@ -10,7 +10,6 @@ Source: MindSpore 2.10.0, `train/model.py`, infer_predict_layout and infer_train
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from exporters.errors import ExportError
 from exporters.python_tables import table
@@ -128,7 +127,7 @@ def inference_module(plan: Plan) -> str:
     number = {name: place for place, (name, _, _) in enumerate(plan.mesh)}
     inputs = {
         name: (plan.graph.tensors[name].dims, plan.graph.tensors[name].dtype, _axes(own, number))
-        for name, own in _inputs(plan)
+        for name, own in plan.input_layouts.items()
     }
     return _MODULE.format(
         model=re.sub(r"[^\w.-]", "_", plan.graph.name, flags=re.ASCII) or "the model",
@@ -141,16 +140,9 @@ def inference_module(plan: Plan) -> str:
 
 def losses(plan: Plan) -> tuple[str, ...]:
     """What the file does not say."""
-    if plan.request.get("training"):
+    if plan.trains:
         return ("the plan is of a training step: MindSpore may lay out prediction otherwise",)
     return ()
-
-
-def _inputs(plan: Plan) -> Iterator[tuple[str, NamedLayout]]:
-    layouts = {t.name: t.layout for t in plan.tensors if t.role == "input"}
-    for name in plan.graph.inputs:
-        if name in layouts:
-            yield name, layouts[name]
 
 
 def _axes(layout: NamedLayout, number: dict[str, int]) -> tuple[tuple[int, ...], ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from exporters.mindspore.checks import reader_violations
@@ -55,11 +54,9 @@ class PlannedPrimitives:
 
     def inputs(self) -> Iterator[Cuts]:
         """How the inputs arrive."""
-        found = {t.name: t for t in self.plan.tensors if t.role == "input"}
-        axes: Mapping[str, int] = {name: size for name, size, _ in self.plan.mesh}
+        layouts, sizes = self.plan.input_layouts, self.plan.axis_sizes
         for name in self.plan.graph.inputs:
-            dims = found[name].layout.dims if name in found else ()
-            cuts = tuple(math.prod(axes[axis] for axis in dim) for dim in dims)
+            cuts = layouts[name].shards(sizes) if name in layouts else ()
             self.made[name] = (self.plan.graph.tensors[name].dims, cuts)
             yield cuts
 

@@ -9,7 +9,6 @@ names of operators are those that it saves for each loss within `nn.WithLossCell
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from exporters.mindspore.records import StrategyItem
@@ -69,11 +68,10 @@ def class_cuts(plan: Plan) -> Cuts:
 
 def _of_losses(plan: Plan) -> Iterator[Cuts]:
     """How every loss reads its logits."""
-    sizes = {name: size for name, size, _ in plan.mesh}
     for op, planned in zip(plan.graph.ops, plan.operators, strict=True):
         layout = planned.inputs[0] if op.kind == LOSS else None
         if layout is not None and len(layout.dims) > 1:
-            yield tuple(math.prod(sizes[axis] for axis in dim) for dim in layout.dims)
+            yield layout.shards(plan.axis_sizes)
 
 
 def loss_module(plan: Plan) -> str:

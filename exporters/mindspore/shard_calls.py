@@ -8,7 +8,6 @@ Source: MindSpore 2.10.0, `parallel/shard.py`; its tutorial on functional operat
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from exporters.mindspore.checkpoint import strategy_checkpoint
 from exporters.python_tables import table
 from exporters.settings import Made, Setting, Settings, fault
 from ir.graph import Op, Role
-from ir.plan import NamedLayout, Plan, PlannedOperator
+from ir.plan import Plan, PlannedOperator
 from ir.violations import Violation
 
 __all__ = ["SETTINGS", "CellCall", "calls_of", "shard_module"]
@@ -139,7 +138,7 @@ def _cells(plan: Plan, settings: Settings) -> list[str]:
 
 def calls_of(plan: Plan, cells: list[str]) -> Iterator[CellCall]:
     """The calls for cells that take a tensor, in the order given."""
-    sizes = {name: size for name, size, _ in plan.mesh}
+    sizes = plan.axis_sizes
     stored = {each.name: each.cuts for each in strategy_checkpoint(plan).layouts}
     pairs = list(zip(plan.graph.ops, plan.operators, strict=True))
     for path in cells:
@@ -168,7 +167,7 @@ def _read(plan: Plan, own: Pairs, sizes: Mapping[str, int]) -> Iterator[tuple[st
                 continue
             seen.add(name)
             if plan.graph.tensors[name].role not in _LENT:
-                yield name, _cuts(layout, sizes)
+                yield name, layout.shards(sizes)
 
 
 def _left(plan: Plan, own: Pairs, sizes: Mapping[str, int]) -> Iterator[Own]:
@@ -179,11 +178,7 @@ def _left(plan: Plan, own: Pairs, sizes: Mapping[str, int]) -> Iterator[Own]:
         for name, layout in zip(op.outputs, planned.outputs, strict=True):
             outer = any(reader.name not in inside for reader in readers.get(name, ()))
             if layout is not None and (outer or name in plan.graph.outputs):
-                yield _cuts(layout, sizes)
-
-
-def _cuts(layout: NamedLayout, sizes: Mapping[str, int]) -> Own:
-    return tuple(math.prod(sizes[axis] for axis in dim) for dim in layout.dims)
+                yield layout.shards(sizes)
 
 
 def _yaml(call: CellCall) -> str:

@@ -174,18 +174,23 @@ def forward_ops(graph: OpGraph) -> Sequence[Op]:
 
 
 def parts_of(view: OpView) -> Iterator[tuple[OpView, ShardingRule]]:
-    """An operator, or every part of a composite in order, each with its rule in the factors that
-    the plan assigns axes to.
+    """An operator, or every part of a composite that MindSpore has none for in order, each with its
+    rule in the factors that the plan assigns axes to.
     """
-    if view.op.kind not in {FUSED, "Attention"} or not view.op.parts:
+    if view.op.kind in {FUSED, "Attention"} and view.op.parts:
+        yield from every_part(view)
+    else:
         yield view, lookup(view.op.kind).rule(view)
-        return
+
+
+def every_part(view: OpView) -> Iterator[tuple[OpView, ShardingRule]]:
+    """The parts of a composite in order, each with its rule in the composite's factors."""
     maps = dict(tensor_maps(view) if view.op.kind == FUSED else _outer_maps(view))
     for part in view.op.parts:
         inner = OpView(part, view.graph)
         rule = _in_composite(inner, maps)
         yield inner, rule
-        for name, mapping in zip(part.outputs, rule.results, strict=True):
+        for name, mapping in zip((n for n in part.outputs if n), rule.results, strict=True):
             maps.setdefault(name, mapping or ())
 
 
@@ -212,7 +217,7 @@ def _in_composite(view: OpView, maps: Mapping[str, FactorMap]) -> ShardingRule:
     rule = lookup(view.op.kind).rule(view)
     known: dict[int, tuple[int, ...]] = {}
     operands = zip(view.op.inputs, rule.operands, strict=True)
-    results = zip(view.op.outputs, rule.results, strict=True)
+    results = zip((n for n in view.op.outputs if n), rule.results, strict=True)
     for name, mapping in (*operands, *results):
         for own, outer in zip(mapping or (), maps.get(name, ()), strict=False):
             if len(own) == len(outer):

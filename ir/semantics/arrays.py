@@ -17,6 +17,13 @@ Array: TypeAlias = NDArray[Any]
 _ERF = numpy.vectorize(math.erf, otypes=[numpy.float64])
 
 
+def _gelu(array: Array, approximate: str) -> Array:
+    if approximate == "tanh":
+        inner = math.sqrt(2.0 / math.pi) * (array + 0.044715 * array**3)
+        return 0.5 * array * (1.0 + np.tanh(inner))
+    return 0.5 * array * (1.0 + error_function(array / math.sqrt(2.0)))
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
     """What the functions of operators need of an array library."""
@@ -33,6 +40,12 @@ class Library:
     """Elements at some places of dimension 1; zero where there is no such place."""
     converted: Callable[[Array, Any], Array] = lambda array, dtype: array.astype(dtype)
     """The array in another element type, one of the library's or of numpy's."""
+    stretched: Callable[[Array, tuple[int, ...]], Array] = numpy.broadcast_to
+    """The array broadcast to these dims."""
+    sigmoid: Callable[[Array], Array] = lambda array: 0.5 * (np.tanh(0.5 * array) + 1.0)
+    """The logistic function; the tangent does not overflow."""
+    gelu: Callable[[Array, str], Array] = _gelu
+    """GELU, approximated as ONNX says: `tanh` or `none`."""
 
 
 def _plain_error_function(array: Array) -> Array:
@@ -110,3 +123,18 @@ def of_places(array: Array, places: Array) -> Array:
 def converted(array: Array, dtype: Any) -> Array:
     """The array in another element type, one of the library's or of numpy's."""
     return _LIBRARY.get().converted(array, dtype)
+
+
+def sigmoid(array: Array) -> Array:
+    """The logistic function."""
+    return _LIBRARY.get().sigmoid(array)
+
+
+def gelu(array: Array, approximate: str) -> Array:
+    """GELU, approximated as ONNX says: `tanh` or `none`."""
+    return _LIBRARY.get().gelu(array, approximate)
+
+
+def stretched(array: Array, dims: tuple[int, ...]) -> Array:
+    """The array broadcast to these dims."""
+    return array if tuple(array.shape) == dims else _LIBRARY.get().stretched(array, dims)

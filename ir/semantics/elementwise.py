@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import reduce
 from types import MappingProxyType
@@ -12,11 +11,9 @@ import numpy as np
 
 from ir.ops import BIAS_ADD, catalogue
 from ir.ops.elementwise import BIASED_GELUS, SWISHES
-from ir.semantics.arrays import Array, error_function
+from ir.semantics.arrays import Array, converted, error_function, gelu, sigmoid, stretched
 from ir.semantics.arrays import np as anp
 from ir.semantics.call import Call, Semantics, applied
-
-_ROOT_TWO = math.sqrt(2.0)
 
 
 def number(call: Call, key: str, default: float) -> float:
@@ -24,32 +21,19 @@ def number(call: Call, key: str, default: float) -> float:
     return float(np.float32(call.float(key, default)))
 
 
-def sigmoid(array: Array) -> Array:
-    """The logistic function; the tangent does not overflow."""
-    out: Array = 0.5 * (anp.tanh(0.5 * array) + 1.0)
-    return out
-
-
 def _softplus(array: Array) -> Array:
     out: Array = anp.logaddexp(array, 0.0)
     return out
 
 
-def _gelu_of(array: Array, approximate: str) -> Array:
-    if approximate == "tanh":
-        inner = math.sqrt(2.0 / math.pi) * (array + 0.044715 * array**3)
-        return 0.5 * array * (1.0 + anp.tanh(inner))
-    return 0.5 * array * (1.0 + error_function(array / _ROOT_TWO))
-
-
 def _gelu(call: Call) -> list[Array]:
-    return [_gelu_of(call[0], str(call.op.attributes.get("approximate", "none")))]
+    return [gelu(call[0], str(call.op.attributes.get("approximate", "none")))]
 
 
 def _biased_gelu(approximate: str) -> Semantics:
     def run(call: Call) -> list[Array]:
         data = call[0] + call[1] if call.has(1) else call[0]
-        return [_gelu_of(data, approximate)]
+        return [gelu(data, approximate)]
 
     return run
 
@@ -132,7 +116,7 @@ def _clip(call: Call) -> list[Array]:
 
 def _cast(call: Call) -> list[Array]:
     dtype: Any = call.result_dtypes[0] if call.result_dtypes else call[0].dtype
-    return [call[0].astype(dtype)]
+    return [converted(call[0], dtype)]
 
 
 def _dropout(call: Call) -> list[Array]:
@@ -170,9 +154,8 @@ def _is_infinite(call: Call) -> list[Array]:
 
 
 def _where(call: Call) -> list[Array]:
-    """Stretched by addition: the gradient of autograd's own `where` does not undo broadcasting."""
-    dims = call.result_dims[0]
-    one, other = (call[i] + np.zeros(dims, dtype=call[i].dtype) for i in (1, 2))
+    """Both are stretched first: the gradient of autograd's `where` does not undo broadcasting."""
+    one, other = (stretched(call[i], call.result_dims[0]) for i in (1, 2))
     return [anp.where(call[0], one, other)]
 
 

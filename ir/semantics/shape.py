@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ir.ops.shape import VIEWS
-from ir.semantics.arrays import Array, constant
+from ir.semantics.arrays import Array, constant, stretched
 from ir.semantics.arrays import np as anp
 from ir.semantics.call import Call, Semantics
 
@@ -23,7 +23,7 @@ def _reshape(call: Call) -> list[Array]:
 
 
 def _expand(call: Call) -> list[Array]:
-    return [call[0] + np.zeros(call.result_dims[0], dtype=call[0].dtype)]
+    return [stretched(call[0], call.result_dims[0])]
 
 
 def _along(array: Array, axis: int, places: Any) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from mindspore import ops
 
-from executors.mindspore.script.step import NotTranslatedError, Step, View, sharded
+from executors.mindspore.script.step import NotTranslatedError, Primitive, Step, View, sharded
 
 
 def _strides(view: View) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ def _convolution(view: View) -> Step:
     return sharded(primitive, view, "self.f(x0, x1)")
 
 
-def _pool(view: View) -> Step:
+def _pool(view: View, make: Primitive) -> Step:
     kernel = tuple(view.attributes.get("kernel_shape", (1, 1)))
     strides = _strides(view)
     if len(kernel) != 2:
@@ -56,13 +56,12 @@ def _pool(view: View) -> Step:
     valid = all((size - width) // step + 1 == end for size, end, width, step in sizes)
     if not same and not valid:
         raise NotTranslatedError("padding that is neither `same` nor `valid`")
-    make = {"MaxPool": ops.MaxPool, "AveragePool": ops.AvgPool}[view.op["kind"]]
     return sharded(make(kernel, strides, "same" if same else "valid"), view, "self.f(x0)")
 
 
-def _batch_norm(view: View) -> Step:
+def _batch_norm(view: View, make: Primitive) -> Step:
     training = bool(view.attributes.get("training", 1))
-    norm = ops.BatchNorm(is_training=training)
+    norm = make(is_training=training)
     return sharded(norm, view, "self.f(x0, x1, x2, x3, x4)[0]")
 
 
@@ -71,21 +70,23 @@ def _global_average(view: View) -> Step:
     return sharded(ops.ReduceMean(keep_dims=True), view, f"self.f(x0, {axes})")
 
 
-def _bias_add(view: View) -> Step:
+def _bias_add(view: View, make: Primitive) -> Step:
     """`BiasAdd` has channels second; where they are last it is an addition."""
     rank = len(view.dims(0))
     if view.axis(1) == rank - 1:
         return sharded(ops.Add(), view, "self.f(x0, x1)")
     if view.axis(1) != 1 or rank != 4:
         raise NotTranslatedError("a bias of another dimension than the channels of images")
-    return sharded(ops.BiasAdd(), view, "self.f(x0, x1)")
+    return sharded(make(), view, "self.f(x0, x1)")
 
 
-FORMS: Mapping[str, Callable[[View], Step]] = {
-    "AveragePool": _pool,
-    "BatchNormalization": _batch_norm,
-    "BiasAdd": _bias_add,
+OWN: Mapping[str, Callable[[View], Step]] = {
     "Conv": _convolution,
     "GlobalAveragePool": _global_average,
-    "MaxPool": _pool,
+}
+FORMS: Mapping[Primitive | None, Callable[[View, Primitive], Step]] = {
+    ops.AvgPool: _pool,
+    ops.BatchNorm: _batch_norm,
+    ops.BiasAdd: _bias_add,
+    ops.MaxPool: _pool,
 }

@@ -1,19 +1,19 @@
-"""For each kind of operator the MindSpore primitives that run it, with the plan's strategies."""
+"""For each operator the MindSpore primitives that run it, with the plan's strategies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import mindspore as ms
 import numpy as np
 from mindspore import ops
-from mindspore.ops.auto_generate import SiLU
+from mindspore.ops import auto_generate
 
 from executors.mindspore.script import images
 from executors.mindspore.script.loss import SoftmaxLoss
 from executors.mindspore.script.step import (
     NotTranslatedError,
+    Primitive,
     Step,
     View,
     dtype_at,
@@ -28,26 +28,31 @@ def step_of(view: View) -> Step:
     Raises:
         NotTranslatedError: there is none.
     """
-    kind = view.op["kind"]
-    if kind in _FORMS:
-        return _FORMS[kind](view)
-    make = _POINTWISE.get(kind) or getattr(ops, view.op.get("function") or "", None)
-    if make is None:
+    kind, name = view.op["kind"], view.op["primitive"]
+    if kind in _OWN:
+        return _OWN[kind](view)
+    make = getattr(ops, name, None) or getattr(auto_generate, name, None)
+    form = _FORMS.get(make) or (_pointwise if view.op["plain"] else None)
+    if make is None or form is None:
         raise NotTranslatedError(f"no MindSpore form of {kind} is known here")
-    return _pointwise(view, make)
+    return form(view, make)
 
 
-def _pointwise(view: View, make: Callable[[], Any]) -> Step:
+def _pointwise(view: View, make: Primitive) -> Step:
     """`AddN` takes its operands as a tuple."""
     names = ", ".join(f"x{i}" for i in view.present)
     return sharded(make(), view, f"self.f(({names},))" if make is ops.AddN else f"self.f({names})")
 
 
-def _where(view: View) -> Step:
+def _gelu(view: View, _: Primitive) -> Step:
+    return _pointwise(view, ops.GeLU)
+
+
+def _where(view: View, make: Primitive) -> Step:
     """`Select` takes tensors of one size; where they are stretched it is products and a sum."""
     dims = view.result()
     if all(view.dims(i) == dims for i in range(3)):
-        return sharded(ops.Select(), view, "self.f(x0, x1, x2)")
+        return sharded(make(), view, "self.f(x0, x1, x2)")
     cond, yes, no = view.strategy
     first, second = (_stretched(view, (0, i)) for i in (1, 2))
     held = {
@@ -74,7 +79,7 @@ def _stretched(view: View, operands: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _product(view: View) -> Step:
+def _product(view: View, _: Primitive) -> Step:
     """`MatMul` for matrices, `BatchMatMul` for more; a matrix of weights flattens what it meets."""
     a, b = view.dims(0), view.dims(1)
     turned = {
@@ -88,18 +93,17 @@ def _product(view: View) -> Step:
     return sharded(ops.BatchMatMul(**turned), view, "self.f(x0, x1)")
 
 
-def _softmax(view: View) -> Step:
+def _softmax(view: View, make: Primitive) -> Step:
     if view.attributes.get("to_end"):
         raise NotTranslatedError("a softmax over several dimensions")
-    make = {"Softmax": ops.Softmax, "LogSoftmax": ops.LogSoftmax}[view.op["kind"]]
     return sharded(make(view.axis(len(view.dims(0)) - 1)), view, "self.f(x0)")
 
 
-def _layer_norm(view: View) -> Step:
+def _layer_norm(view: View, make: Primitive) -> Step:
     """`LayerNorm` always takes a bias: one of zeros where the model has none."""
     axis = view.axis(len(view.dims(0)) - 1)
     epsilon = float(view.attributes.get("epsilon", 1e-5))
-    norm = ops.LayerNorm(axis, axis, epsilon)
+    norm = make(axis, axis, epsilon)
     if len(view.present) == 3:
         return sharded(norm, view, "self.f(x0, x1, x2)[0]")
     zeros = ms.Tensor(np.zeros(view.dims(1)), dtype_at(view, 1))
@@ -107,15 +111,15 @@ def _layer_norm(view: View) -> Step:
     return Step(held, "self.f(x0, x1, self.zeros)[0]")
 
 
-def _rms_norm(view: View) -> Step:
+def _rms_norm(view: View, make: Primitive) -> Step:
     epsilon = float(view.attributes.get("epsilon", 1e-5))
-    return sharded(ops.RmsNorm(epsilon), view, "self.f(x0, x1)[0]")
+    return sharded(make(epsilon), view, "self.f(x0, x1)[0]")
 
 
-def _transpose(view: View) -> Step:
+def _transpose(view: View, make: Primitive) -> Step:
     rank = len(view.dims(0))
     order = tuple(view.attributes.get("perm", range(rank)[::-1]))
-    return sharded(ops.Transpose(), view, f"self.f(x0, {order})")
+    return sharded(make(), view, f"self.f(x0, {order})")
 
 
 def _reshape(view: View) -> Step:
@@ -123,30 +127,30 @@ def _reshape(view: View) -> Step:
     return Step({"f": ops.Reshape()}, f"self.f(x0, {view.result()})")
 
 
-def _squeeze(view: View) -> Step:
-    return sharded(ops.Squeeze(tuple(view.attributes["axes"])), view, "self.f(x0)")
+def _squeeze(view: View, make: Primitive) -> Step:
+    return sharded(make(tuple(view.attributes["axes"])), view, "self.f(x0)")
 
 
-def _unsqueeze(view: View) -> Step:
+def _unsqueeze(view: View, make: Primitive) -> Step:
     (axis, *more) = view.attributes["axes"]
     if more:
         raise NotTranslatedError("several dimensions of size 1 at once")
-    return sharded(ops.ExpandDims(), view, f"self.f(x0, {axis})")
+    return sharded(make(), view, f"self.f(x0, {axis})")
 
 
-def _concat(view: View) -> Step:
+def _concat(view: View, make: Primitive) -> Step:
     names = ", ".join(f"x{i}" for i in view.present)
-    return sharded(ops.Concat(view.axis(0)), view, f"self.f(({names},))")
+    return sharded(make(view.axis(0)), view, f"self.f(({names},))")
 
 
-def _split(view: View) -> Step:
+def _split(view: View, make: Primitive) -> Step:
     axis, parts = view.axis(0), len(view.op["outputs"])
     if len({view.result(i)[axis] for i in range(parts)}) > 1:
         raise NotTranslatedError("parts of several sizes")
-    return sharded(ops.Split(axis, parts), view, "self.f(x0)")
+    return sharded(make(axis, parts), view, "self.f(x0)")
 
 
-def _slice(view: View) -> Step:
+def _slice(view: View, make: Primitive) -> Step:
     dims, axes = view.dims(0), tuple(view.attributes["axes"])
     starts, ends = [0] * len(dims), list(dims)
     steps = [1] * len(dims)
@@ -161,40 +165,39 @@ def _slice(view: View) -> Step:
         ends[axis] = min(max(end + size * (end < 0), 0), size)
         steps[axis] = step
     call = f"self.f(x0, {tuple(starts)}, {tuple(ends)}, {tuple(steps)})"
-    return sharded(ops.StridedSlice(), view, call)
+    return sharded(make(), view, call)
 
 
-def _reduction(view: View) -> Step:
+def _reduction(view: View, make: Primitive) -> Step:
     dims = view.dims(0)
     axes = tuple(view.attributes.get("axes", range(len(dims))))
     keep = len(view.result()) == len(dims)
-    make = getattr(ops, view.op["kind"])
-    if view.op["kind"] in {"ReduceMax", "ReduceMin"} and len(axes) == 1:
+    if make in {ops.ReduceMax, ops.ReduceMin} and len(axes) == 1:
         axes = axes[0]
     return Step({"f": make(keep_dims=keep).shard((view.cuts(0),))}, f"self.f(x0, {axes})")
 
 
-def _gather(view: View) -> Step:
+def _gather(view: View, make: Primitive) -> Step:
     """MindSpore looks rows that are cut up by indices of 32 bits."""
     call = f"self.f(x0, x1, {view.axis(0)})"
     narrow = view.tensors[view.op["inputs"][1]]["dtype"] != "int64"
     if narrow or view.cuts(0)[view.axis(0)] == 1:
-        return sharded(ops.Gather(), view, call)
+        return sharded(make(), view, call)
     cast = {"g": ops.Cast().shard((view.cuts(1),)), "to": ms.int32}
-    step = sharded(ops.Gather(), view, call.replace("x1", "self.g(x1, self.to)"))
+    step = sharded(make(), view, call.replace("x1", "self.g(x1, self.to)"))
     return Step({**step.held, **cast}, step.expression)
 
 
-def _cast(view: View) -> Step:
+def _cast(view: View, make: Primitive) -> Step:
     name = view.tensors[view.op["outputs"][0]]["dtype"]
-    held = {"f": ops.Cast().shard((view.cuts(0),)), "to": dtype_of(name)}
+    held = {"f": make().shard((view.cuts(0),)), "to": dtype_of(name)}
     return Step(held, "self.f(x0, self.to)")
 
 
-def _expand(view: View) -> Step:
+def _expand(view: View, make: Primitive) -> Step:
     if len(view.dims(0)) != len(view.result()):
         raise NotTranslatedError("a broadcast that adds dimensions")
-    return Step({"f": ops.BroadcastTo(view.result()).shard((view.cuts(0),))}, "self.f(x0)")
+    return Step({"f": make(view.result()).shard((view.cuts(0),))}, "self.f(x0)")
 
 
 def _loss(view: View) -> Step:
@@ -209,7 +212,7 @@ def _is_nan(view: View) -> Step:
     return Step({"f": ops.NotEqual().shard((view.cuts(0),) * 2)}, "self.f(x0, x0)")
 
 
-def _identity(_: View) -> Step:
+def _identity(_: View, __: Primitive) -> Step:
     return Step({}, "x0")
 
 
@@ -249,40 +252,41 @@ def _pin(view: View) -> Step:
     return Step({"f": primitive.shard((at,), (at,))}, "self.f(x0)")
 
 
-_POINTWISE: Mapping[str, Callable[[], Any]] = {
-    "FastGelu": ops.GeLU,
-    "Gelu": ops.GeLU,
-    "Swish": SiLU,
-}
-"""Primitives of functions whose name the case does not tell."""
-_FORMS: Mapping[str, Callable[[View], Step]] = {
-    **images.FORMS,
+_OWN: Mapping[str, Callable[[View], Step]] = {
+    **images.OWN,
     "Attention": _attention,
-    "Cast": _cast,
-    "Concat": _concat,
-    "Expand": _expand,
     "Flatten": _reshape,
-    "Gather": _gather,
-    "Identity": _identity,
     "IsNaN": _is_nan,
-    "LayerNormalization": _layer_norm,
-    "LogSoftmax": _softmax,
     "Loss": _loss,
-    "MatMul": _product,
-    "RMSNormalization": _rms_norm,
-    "ReduceMax": _reduction,
-    "ReduceMean": _reduction,
-    "ReduceMin": _reduction,
     "Output": _output,
     "Pin": _pin,
-    "ReduceSum": _reduction,
     "Reshape": _reshape,
-    "SimplifiedLayerNormalization": _rms_norm,
-    "Slice": _slice,
-    "Softmax": _softmax,
-    "Split": _split,
-    "Squeeze": _squeeze,
-    "Transpose": _transpose,
-    "Where": _where,
-    "Unsqueeze": _unsqueeze,
 }
+"""By kind, where no primitive takes the operator's strategy, or that depends on attributes."""
+_FORMS: Mapping[Primitive | None, Callable[[View, Primitive], Step]] = {
+    **images.FORMS,
+    ops.BroadcastTo: _expand,
+    ops.Cast: _cast,
+    ops.Concat: _concat,
+    ops.ExpandDims: _unsqueeze,
+    ops.FastGeLU: _gelu,
+    ops.Gather: _gather,
+    ops.GeLU: _gelu,
+    ops.Identity: _identity,
+    ops.LayerNorm: _layer_norm,
+    ops.LogSoftmax: _softmax,
+    ops.MatMul: _product,
+    ops.ReduceMax: _reduction,
+    ops.ReduceMean: _reduction,
+    ops.ReduceMin: _reduction,
+    ops.ReduceSum: _reduction,
+    ops.RmsNorm: _rms_norm,
+    ops.Select: _where,
+    auto_generate.SiLU: _pointwise,
+    ops.Softmax: _softmax,
+    ops.Split: _split,
+    ops.Squeeze: _squeeze,
+    ops.StridedSlice: _slice,
+    ops.Transpose: _transpose,
+}
+"""By the primitive that takes the operator's strategy, where it takes more than operands."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import mindspore as ms
 
 Cuts = tuple[int, ...]
+Primitive = Callable[..., Any]
+"""Makes a primitive of MindSpore: its class."""
 
 
 class NotTranslatedError(ValueError):
