@@ -165,9 +165,9 @@ def why_nothing_fits(
 
 def with_fixes(error: InfeasibleError, found: Infeasibility) -> InfeasibleError:
     """The error with the changes that were tried in place of those that were only reckoned."""
-    remedies = tuple(fix.text for fix in found.fixes) or error.remedies
-    return InfeasibleError(
-        error.what, error.needed_bytes, error.available_bytes, error.contributors, remedies,
-        error.baselines, interrupted=found.interrupted,
+    return replace(
+        error,
+        remedies=tuple(fix.text for fix in found.fixes) or error.remedies,
+        interrupted=found.interrupted,
         out_of_time=found.out_of_time or error.out_of_time,
-    )  # fmt: skip
+    )

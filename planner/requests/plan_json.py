@@ -78,7 +78,7 @@ def nothing_fits(error: InfeasibleError) -> dict[str, object]:
         "communicators": [],
         "notes": [],
         "files": [],
-        **error.refusal.record(),
+        **error.record(),
     }
 
 
