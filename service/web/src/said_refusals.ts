@@ -134,7 +134,7 @@ export const SAID_OF_REFUSALS: Said[] = [
 
   // Plans and what is asked of them
   ["the plan has no {w} {}", "方案中没有{1} {2}"], ["the closest are {}", "最接近的是 {1}"], ["the closest is {}", "最接近的是 {1}"],
-  ["`planner show` lists them", "`planner show` 会列出它们"],
+  ["`planner export --format table` names all", "`planner export --format table` 会列出全部名称"],
   ["{} operators have the scope {}", "{1} 个算子属于作用域 {2}"], ["name one of {}", "请指明其中之一：{1}"],
   ["the plan says {} s, and this version finds {} s for it", "方案写的是 {1} s，本版本算得 {2} s"],
   ["operator {} cannot be cut {}", "算子 {1} 不能切成 {2}"],
