@@ -147,9 +147,10 @@ def planned_choice(plan: Plan, lowered: Lowered) -> tuple[int, ...]:
         RequestError: the problem lacks a candidate that the plan has.
     """
     allowed = PlannedCandidates(plan, lowered).allowed()
-    missing = [n.origin.name for n, own in zip(lowered.nodes, allowed, strict=True) if not len(own)]
-    found = None if missing else least_cost(lowered.problem, allowed)
+    found = least_cost(lowered.problem, allowed)
     if found is None or found.choice is None:
+        pairs = zip(lowered.nodes, allowed, strict=True)
+        missing = [node.origin.name for node, own in pairs if not len(own)]
         raise RequestError(
             f"the layouts of {missing[0] if missing else 'the plan'} are not those that this "
             "version knows\n  at:  plan.json\n  fix: plan again with `planner search`"
@@ -159,8 +160,10 @@ def planned_choice(plan: Plan, lowered: Lowered) -> tuple[int, ...]:
 
 def least_cost(problem: Problem, allowed: Sequence[IndexArray]) -> Solution | None:
     """The cheapest choice among some candidates of every node, whatever memory it needs; None where
-    their layouts do not follow from one another.
+    a node has none, or their layouts do not follow from one another.
     """
+    if not all(len(own) for own in allowed):
+        return None
     free = replace(restricted(problem, allowed), memory_limit_bytes=math.inf)
     found = solver_by_name("dynamic_programming").solve(free, Budget(), None)
     if found.choice is None or found.cost_s >= UNREACHABLE_S:
