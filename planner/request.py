@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from time import monotonic
-from typing import TypeAlias
+from types import UnionType
+from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from costmodel.memory import Optimizer
 from costmodel.software import GENERIC, SoftwareProfile, software_profile
-from ir.symbols import Symbol
+from ir.symbols import Symbol, parse_symbol
 from report.refusal import InfeasibleError
 from topology.cluster import Chip
 
 __all__ = ["LEAST_S", "NEEDED", "Cuts", "Deadline", "InfeasibleError", "RequestError"]
-__all__ += ["SearchRequest", "now_s"]
+__all__ += ["SearchRequest", "now_s", "recorded_request"]
 
 Cuts: TypeAlias = tuple[tuple[int, ...], ...]
 """In how many parts each dimension of each input is cut: MindSpore's `in_strategy`."""
@@ -192,6 +194,40 @@ def _plain(value: object) -> object:
     if isinstance(value, Optimizer):
         return value.value
     return str(value) if isinstance(value, Symbol) else value
+
+
+def recorded_request(record: Mapping[str, object]) -> SearchRequest:
+    """The request that `SearchRequest.to_dict` recorded; what is not told there is as usual.
+
+    Raises:
+        RequestError: a field has a value of another form.
+    """
+    hints = get_type_hints(SearchRequest)
+    told = {name: _read(hints[name], record[name], name) for name in hints if name in record}
+    return SearchRequest(**told)
+
+
+def _read(form: Any, value: object, name: str) -> Any:
+    """The value of a form that `_plain` made `value` of."""
+    for each in get_args(form) if get_origin(form) in {Union, UnionType} else (form,):
+        inner = get_args(each)
+        if inner and isinstance(value, list | tuple):
+            kinds = inner if Ellipsis not in inner else inner[:1] * len(value)
+            if len(kinds) == len(value):
+                pairs = zip(kinds, value, strict=True)
+                return tuple(_read(kind, item, name) for kind, item in pairs)
+        elif each is type(value) or (each is float and type(value) is int):
+            return value
+        elif each in {Symbol, Optimizer} and isinstance(value, str):
+            try:
+                return parse_symbol(value) if each is Symbol else Optimizer(value)
+            except ValueError as error:
+                raise _misread(str(error), name) from error
+    raise _misread(f"{str(value)[:80]!r} is of another form", name)
+
+
+def _misread(what: str, name: str) -> RequestError:
+    return RequestError(f"{what}\n  at:  request.{name} of the plan\n  fix: search again")
 
 
 LEAST_S = 0.1

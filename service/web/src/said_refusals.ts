@@ -19,6 +19,7 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["leave {} out", "请省略 {1}"],
   ["leave {} and {} out", "请省略 {1} 和 {2}"],
   ["what is simulated?", "仿真什么？"], ["name a plan, or a model with a layout", "请给出方案，或给出模型和布局"],
+  ["{} is of another form", "{1} 的形式不对"], ["request.{} of the plan", "方案的 request.{1}"],
   ["search again", "请重新搜索"], ["search there", "请在那里搜索"],
   ["plan again with `planner search`", "请用 `planner search` 重新规划"],
   ["{} is none of them", "{1} 不在其中"], ["{} is no name of a file", "{1} 不是文件名"],
