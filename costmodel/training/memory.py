@@ -187,7 +187,7 @@ def layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, FloatA
     count = tokens(table)
     split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
     mixing, routed = table.mixing, routed_share(table)
-    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    value = table.value_size
     stream = 4.0 * mixing.blocks * table.hidden / split
     latent = table.kv_rank > 0
     key_heads = np.where(latent, table.heads, table.kv_heads)
@@ -229,7 +229,7 @@ def _every_other_product(table: RunTable, split: FloatArray) -> FloatArray:
     queries, values, the first of the feed-forward layer, and its last. Nobody needs the last one;
     compiled layers do not keep it.
     """
-    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    value = table.value_size
     cut = table.heads * (table.head_size + value) + table.kv_heads * value + table.ffn
     whole = table.hidden * (1.0 + table.uncompiled)
     return 2.0 * (whole / split + cut / table.tp)

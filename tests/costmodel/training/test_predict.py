@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import data
-from costmodel.training.baseline import fit_utilisation, ideal_s, model_flops
+from costmodel.training.baseline import fit_utilisation, ideal_s
 from costmodel.training.calibration import (
     Ends,
     general_constants,
@@ -29,6 +29,7 @@ from costmodel.training.neighbours import KNOWN, UNKNOWN_DEVIATION
 from costmodel.training.own_cluster import calibration_yaml
 from costmodel.training.predict import predict
 from costmodel.training.records import LayoutError, TrainingRun
+from costmodel.training.sizes import model_flops
 from costmodel.training.step import step_times
 from costmodel.training.table import FloatArray, RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
@@ -227,7 +228,7 @@ def test_model_flops_are_six_per_parameter_and_token_and_attention() -> None:
     table = RunTable.of([run(square)])
     h, layers, s, v, b = 2048.0, 24.0, 2048.0, 51200.0, 64.0
     expected = 72 * b * layers * s * h**2 * (1 + s / (6 * h) + v / (12 * layers * h))
-    assert model_flops(table)[0] == pytest.approx(expected, rel=1e-3)
+    assert model_flops(table)[0] == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_baseline_is_one_utilisation() -> None:
