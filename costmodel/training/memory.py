@@ -36,6 +36,7 @@ __all__ = [
     "layer_bytes",
     "logit_bytes",
     "memory_use",
+    "reported_bytes",
 ]
 
 
@@ -168,6 +169,14 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
         buffers=buffers,
         reserved=(total - c.context_bytes) * c.reserve + c.context_bytes,
     )
+
+
+def reported_bytes(table: RunTable, c: MemoryConstants, counter: str) -> FloatArray:
+    """What runs of a profile report: allocated, reserved, or all that the first device uses."""
+    if counter == "first":
+        return memory_use(table, c, ("first",)).total
+    use = memory_use(table, c)
+    return use.reserved if counter == "reserved" else use.total
 
 
 def charged_bytes(
