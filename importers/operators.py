@@ -169,6 +169,18 @@ class Operators(ABC, Generic[Value]):
         dims = (*batch, *one[-2:-1], *(columns if len(other) > 1 else ()))
         return self.op("MatMul", [left, right], dims, "", **flags)
 
+    def conv(
+        self,
+        operands: Sequence[Value],
+        dims: Sequence[int],
+        *,
+        transposed: bool = False,
+        **settings: Setting,
+    ) -> Value:
+        """A convolution of data with a weight, and a bias if there is one."""
+        kind = "ConvTranspose" if transposed else "Conv"
+        return self.op(kind, operands, dims, "", **settings)
+
     def reshape(self, value: Value, *dims: int) -> Value:
         return self.with_numbers("Reshape", value, dims, {"shape": dims})
 
