@@ -80,7 +80,7 @@ def _reduce(context: NodeContext) -> list[Op]:
 def _squeeze(context: NodeContext) -> list[Op]:
     axes = context.setting(1, "axes")
     dims = context.dims()
-    if context.kind == "Unsqueeze":
+    if len(context.result()) > len(dims):
         normal = context.normal(axes or (), len(dims) + len(axes or ()))
     elif axes is None:
         normal = [i for i, d in enumerate(dims) if d == 1]

@@ -15,7 +15,7 @@ def with_bias(
     product: Op,
     add: str,
     attributes: Mapping[str, AttributeValue],
-    operand: int = 2,
+    operand: int,
 ) -> list[Op]:
     """A product, and the addition of an operand if there is one."""
     if not context.has(operand):

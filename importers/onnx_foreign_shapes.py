@@ -7,6 +7,7 @@ import onnx
 
 from importers.errors import MISFITS
 from importers.onnx_foreign import MICROSOFT, Inference, Known, Operands
+from importers.operators import product_dims
 
 _FLOAT, _INT32 = int(onnx.TensorProto.FLOAT), int(onnx.TensorProto.INT32)
 
@@ -131,11 +132,6 @@ def packed(_: onnx.NodeProto, operands: Operands) -> list[Known]:
     return [((query[0], value[1] if value else query[1] * query[3]), code)]
 
 
-def _product(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
-    batch = np.broadcast_shapes(left[:-2], right[:-2])
-    return (*batch, *left[-2:-1], *(right[-1:] if len(right) > 1 else ()))
-
-
 def fused_matmul(node: onnx.NodeProto, operands: Operands) -> list[Known]:
     """Operands may be turned."""
     found = []
@@ -145,14 +141,14 @@ def fused_matmul(node: onnx.NodeProto, operands: Operands) -> list[Known]:
             dims = (*dims[1:-1], dims[0], dims[-1])
         swap = _int(node, f"trans{side}") and len(dims) > 1
         found.append((*dims[:-2], dims[-1], dims[-2]) if swap else dims)
-    return [(_product(*found), _code(operands))]
+    return [(product_dims(*found), _code(operands))]
 
 
 def plain_matmul(scale: int) -> Inference:
     """A product of whole numbers with the type of a scale."""
 
     def infer(_: onnx.NodeProto, operands: Operands) -> list[Known]:
-        return [(_product(_dims(operands, 0), _dims(operands, 1)), _code(operands, scale))]
+        return [(product_dims(_dims(operands, 0), _dims(operands, 1)), _code(operands, scale))]
 
     return infer
 

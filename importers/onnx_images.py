@@ -24,6 +24,10 @@ from ir.ops.convolution import RESIZINGS
 Attributes: TypeAlias = dict[str, AttributeValue]
 
 
+BIASES: Mapping[str, int] = MappingProxyType({"Conv": 2, "ConvTranspose": 2, "DeformConv": 3})
+"""The operand that is a bias of convolutions."""
+
+
 def windows(context: NodeContext, *keys: str, weight: int | None = None) -> Attributes:
     """Attributes of sliding windows, with pads in numbers.
 
@@ -78,7 +82,7 @@ def _power(context: NodeContext) -> list[Op]:
 
 def _conv(context: NodeContext) -> list[Op]:
     product = context.op(context.kind, context.node.input[:2], windows(context, weight=1))
-    return with_bias(context, product, BIAS_ADD, {"axis": 1})
+    return with_bias(context, product, BIAS_ADD, {"axis": 1}, BIASES[context.kind])
 
 
 def _conv_transpose(context: NodeContext) -> list[Op]:
@@ -98,14 +102,14 @@ def _conv_transpose(context: NodeContext) -> list[Op]:
     elif way == "VALID":
         attributes.pop("pads", None)
     product = context.op("ConvTranspose", context.node.input[:2], attributes)
-    return with_bias(context, product, BIAS_ADD, {"axis": 1})
+    return with_bias(context, product, BIAS_ADD, {"axis": 1}, BIASES[context.kind])
 
 
 def _deform_conv(context: NodeContext) -> list[Op]:
     """The bias is added behind: operands are data, weight, offset and mask."""
     names = [*context.node.input[:3], *context.node.input[4:5]]
     product = context.op("DeformConv", names, windows(context, "offset_group", weight=1))
-    return with_bias(context, product, BIAS_ADD, {"axis": 1}, operand=3)
+    return with_bias(context, product, BIAS_ADD, {"axis": 1}, BIASES[context.kind])
 
 
 def _floats(context: NodeContext, index: int) -> tuple[float, ...]:

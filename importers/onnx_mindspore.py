@@ -20,8 +20,9 @@ import onnx
 from ir.file_primitives import FilePrimitive, cell_path
 from ir.graph import Op, OpGraph, Role
 from ir.mindspore_forms.primitives import PRIMITIVES, primitive_form
-from ir.ops import BIAS_ADD, OpView, lookup
+from ir.ops import BIAS_ADD, Engine, OpView, lookup
 from ir.ops.elementwise import pointwise_rule
+from ir.ops.shape import RESHAPES
 
 PRODUCER = "MindSpore"
 _NAMED = re.compile(r"\d+-(Default/(?:.*/)?(\w+?)-op\d+)\w*")
@@ -245,7 +246,7 @@ def _kind_of(graph: OpGraph, op: Op, told: str) -> str:
     """The primitive of an operator; what adds a vector of parameters to a product is `BiasAdd`."""
     if told and told != "TupleGetItem" and (told in {"Muls", "Adds"} or told not in _KINDS):
         return told
-    if op.kind in {"Reshape", "Flatten"}:
+    if op.kind in RESHAPES:
         return op.kind
     view = OpView(op, graph)
     name = primitive_form(view, lookup(op.kind).rule(view)).name
@@ -258,7 +259,7 @@ def _is_bias(graph: OpGraph, op: Op) -> bool:
         tensor, maker = graph.tensors[other], makers.get(one)
         if tensor.role is not Role.PARAMETER or maker is None:
             continue
-        if maker.kind in {"MatMul", "Conv", "ConvTranspose"}:
+        if lookup(maker.kind).engine in {Engine.MATRIX, Engine.CONVOLUTION}:
             return sum(size > 1 for size in tensor.dims) <= 1
     return False
 

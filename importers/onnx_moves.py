@@ -12,6 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from importers.onnx_node import Converter, NodeContext
+from importers.onnx_rewriting import Rewriting
 from importers.parameters import parametrised
 from ir.graph import AttributeValue, Op
 
@@ -38,24 +39,13 @@ def _keeping(context: NodeContext, /, *keys: str, **defaults: AttributeValue) ->
     return context.same(None, **more, **texts)
 
 
-def _step(
-    context: NodeContext, what: str, kind: str, source: str, result: str,
-    attributes: dict[str, AttributeValue],
-) -> Op:  # fmt: skip
-    """One operator of a chain."""
-    name = f"{context.name}/{what}"
-    return Op(name, kind, (source,), (result,), attributes, context.scope)
-
-
 def _regrouped(context: NodeContext, blocks: tuple[int, ...], order: tuple[int, ...]) -> list[Op]:
     """Dimensions are cut into blocks, put in order, and merged again."""
-    cut = context.new_tensor("/blocks", blocks)
-    turned = context.new_tensor("/order", tuple(blocks[i] for i in order))
-    return [
-        _step(context, "blocks", "Reshape", context.node.input[0], cut, {}),
-        _step(context, "order", "Transpose", cut, turned, {"perm": order}),
-        context.op("Reshape", [turned]),
-    ]
+    work = Rewriting(context)
+    cut = work.step("blocks", blocks).reshape(work.operand(0), *blocks)
+    turned = work.step("order", tuple(blocks[i] for i in order)).transpose(cut, *order)
+    work.last().reshape(turned, *context.result())
+    return work.written
 
 
 def _depth_to_space(context: NodeContext) -> list[Op]:
@@ -199,13 +189,11 @@ def _constant_of_shape(context: NodeContext) -> list[Op]:
 
 def _swiglu(context: NodeContext) -> list[Op]:
     """A gate that is weighed by its sigmoid, times a value."""
-    gate = context.new_tensor("/gate", context.dims())
-    alpha = _number(context.attributes.get("alpha", 1.0))
-    known: dict[str, AttributeValue] = {"alpha": 1.0 if alpha is None else alpha}
-    return [
-        _step(context, "gate", "Swish", context.node.input[0], gate, known),
-        context.op("Mul", [gate, context.node.input[1]]),
-    ]
+    work, alpha = Rewriting(context), _number(context.attributes.get("alpha", 1.0))
+    slope = 1.0 if alpha is None else alpha
+    gate = work.step("gate", context.dims()).swish(work.operand(0), alpha=slope)
+    work.last().mul(gate, work.operand(1))
+    return work.written
 
 
 MOVES: Mapping[str, Converter] = MappingProxyType(

@@ -24,6 +24,8 @@ class Rewriting(GraphOperators[str]):
     written: list[Op] = field(default_factory=list)
     target: str = ""
     """The result that the next operator makes; empty for a new one."""
+    name: str = ""
+    """Of the next operator; empty for one by its number."""
 
     def operand(self, index: int) -> str:
         """Name of an operand, "" where there is none."""
@@ -85,16 +87,27 @@ class Rewriting(GraphOperators[str]):
         """
         known = [*outputs, *[""] * (len(dims) - len(outputs))]
         made = [n or self.tensor(d, code) for n, d in zip(known, dims, strict=True)]
-        name = f"{self.context.name}/{len(self.written)}" if self.written else self.context.name
+        number = f"{self.context.name}/{len(self.written)}" if self.written else self.context.name
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
         scope = self.context.scope
-        self.written.append(Op(name, kind, tuple(inputs), tuple(made), attributes, scope))
+        self.written.append(
+            Op(self.name or number, kind, tuple(inputs), tuple(made), attributes, scope)
+        )
         return made
 
     def into(self, output: str) -> Rewriting:
         """Writes the operator that makes a result which exists; a new one where there is none."""
         return replace(self, target=output)
+
+    def step(self, what: str, dims: Dims | None = None) -> Rewriting:
+        """Writes an operator called so, whose result has these dims or those of the node's."""
+        made = self.context.new_tensor(f"/{what}", dims)
+        return replace(self, target=made, name=f"{self.context.name}/{what}")
+
+    def last(self) -> Rewriting:
+        """Writes the operator with the name of the node, which makes its first result."""
+        return replace(self, target=self.output(0), name=self.context.name)
 
     def dtype_of(self, value: str) -> str:
         return self.context.facts.dtype[value]
@@ -124,11 +137,6 @@ class Rewriting(GraphOperators[str]):
     ) -> list[str]:
         dims, code = [tuple(own) for own, _ in results], self.code(inputs[0])
         return self.write(kind, inputs, *dims, outputs=(), code=code, **attributes)
-
-    def heads_apart(self, name: str, heads: Int) -> str:
-        """From batch, rows, heads times width to batch, heads, rows, width."""
-        batch, rows, width = self.dims(name)
-        return self.transpose(self.reshape(name, batch, rows, heads, width // heads), 0, 2, 1, 3)
 
 
 @parametrised

@@ -11,6 +11,7 @@ import onnx
 
 from importers.onnx_contrib import OPERATORS
 from importers.onnx_foreign import MICROSOFT
+from importers.onnx_images import BIASES
 from importers.onnx_values import Array
 from ir.ops import lookup
 from ir.ops.shape import MOVES
@@ -23,8 +24,8 @@ BUFFER_NAMES = re.compile(
 
 _WEIGHT_OPERANDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
-        **dict.fromkeys(("Gemm", "Conv", "ConvTranspose"), (1, 2)),
-        "DeformConv": (1, 3),
+        "Gemm": (1, 2),
+        **{kind: (*lookup(kind).parameter_operands, bias) for kind, bias in BIASES.items()},
     }
 )
 """Operands that hold weights of kinds that the importer takes apart; the others are in the

@@ -25,6 +25,16 @@ _TO_THE_END = 2**63 - 1
 """The end of a slice that goes to the end, as exporters write it."""
 
 
+def product_dims(left: Dims, right: Dims) -> Dims:
+    """Dims of a product of matrices, or of many; a vector has one dimension less.
+
+    Raises:
+        ValueError: they are not as many.
+    """
+    batch = np.broadcast_shapes(left[:-2], right[:-2])
+    return (*batch, *left[-2:-1], *(right[-1:] if len(right) > 1 else ()))
+
+
 class Operators(ABC, Generic[Value]):
     """What a writer of operators can write."""
 
@@ -163,14 +173,31 @@ class Operators(ABC, Generic[Value]):
         """A product over the last dimension of the one and the last but one of the other; with
         `trans_b` the right matrix stands as it is stored, columns first.
         """
-        one, other = self.dims(left), self.dims(right)
-        batch = np.broadcast_shapes(one[:-2], other[:-2])
-        columns = other[-2:-1] if flags.get("trans_b") else other[-1:]
-        dims = (*batch, *one[-2:-1], *(columns if len(other) > 1 else ()))
-        return self.op("MatMul", [left, right], dims, "", **flags)
+        rows, columns = self.dims(left), self.dims(right)
+        if flags.get("trans_b"):
+            columns = (*columns[:-2], *columns[:-3:-1])
+        return self.op("MatMul", [left, right], product_dims(rows, columns), "", **flags)
+
+    def conv(
+        self,
+        operands: Sequence[Value],
+        dims: Sequence[int],
+        *,
+        transposed: bool = False,
+        **settings: Setting,
+    ) -> Value:
+        """A convolution of data with a weight, and a bias if there is one."""
+        kind = "ConvTranspose" if transposed else "Conv"
+        return self.op(kind, operands, dims, "", **settings)
 
     def reshape(self, value: Value, *dims: int) -> Value:
         return self.with_numbers("Reshape", value, dims, {"shape": dims})
+
+    def heads_apart(self, value: Value, heads: int) -> Value:
+        """From batch, rows, heads times width to batch, heads, rows, width."""
+        batch, rows, width = self.dims(value)
+        apart = self.reshape(value, batch, rows, heads, width // heads)
+        return self.transpose(apart, 0, 2, 1, 3)
 
     def expand(self, value: Value, *dims: int) -> Value:
         return self.with_numbers("Expand", value, dims, {"shape": dims})

@@ -17,13 +17,21 @@ from importers.facts import OpenDim
 from importers.mindir.flattening import Flat, Group, Primitive, Ref, Value
 from importers.mindir.program import Stored, TensorType
 from importers.onnx_checks import MAX_DIM
+from importers.traced.call import Converter
+from importers.traced.operations import FrontEnd, moves, products, table
 
 OPEN = -1
-_SAME_COUNT = frozenset(
-    {"Reshape", "Flatten", "FlattenExt", "View", "Squeeze", "ExpandDims", "ReshapeExt"}
-)
-_PRODUCTS = frozenset({"MatMul", "BatchMatMul", "MatMulExt", "BatchMatMulExt"})
-_TRANSPOSES = frozenset({"Transpose", "TransposeView", "Permute"})
+
+
+def _written_by(*converters: Converter) -> frozenset[str]:
+    """Primitives that become what these functions write."""
+    entries = table(FrontEnd.MINDIR).items()
+    return frozenset(target for target, entry in entries if entry.convert in converters)
+
+
+_SAME_COUNT = _written_by(moves.reshape, moves.flattened, moves.squeeze, moves.unsqueeze)
+_PRODUCTS = _written_by(products.product)
+_TRANSPOSES = _written_by(moves.permute)
 Dims = tuple[int, ...]
 
 

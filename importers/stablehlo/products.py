@@ -178,7 +178,7 @@ def _convolution(call: ViewCall) -> None:
         "kernel_shape": size, "strides": strides, "dilations": dilations, "pads": flat,
         "group": call.int("feature_group_count", 1),
     }  # fmt: skip
-    made = call.nodes.op("Conv", inputs, dims, value.dtype, **attributes)
+    made = call.nodes.conv(inputs, dims, **attributes)
     back = [places[2].index(i) for i in range(rank + 2)]
     call.finish(permuted(call.draft.plain(made), back))
 

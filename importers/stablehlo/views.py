@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from importers.errors import UnsupportedError
 from importers.stablehlo.draft import Draft, View
 from importers.stablehlo.nodes import Nodes
@@ -131,14 +133,6 @@ def viewed(draft: Draft, name: str, order: Order, dims: tuple[int, ...]) -> View
     return draft.view(name, dims, axes)
 
 
-def step_dims(draft: Draft, names: Sequence[str]) -> tuple[int, ...]:
-    """Dims of what is element-wise over tensors."""
-    every = [draft.tensors[n].dims for n in names]
-    rank = max(len(d) for d in every)
-    wide = [(*(1,) * (rank - len(d)), *d) for d in every]
-    return tuple(max(sizes) if min(sizes) else 0 for sizes in zip(*wide, strict=True))
-
-
 @dataclass(slots=True)
 class ViewDraft(Draft):
     """A draft whose element-wise steps are over views, in the order that these have in memory."""
@@ -161,5 +155,12 @@ class ViewDraft(Draft):
         order = order_of(self, every)
         names = [arranged(self, v, order, scope) for v in every]
         dtype = next(t.dtype for t in outputs if t is not None)
-        made = self.step(kind, names, step_dims(self, names), dtype, scope, **attributes)
+        made = self.step(
+            kind,
+            names,
+            np.broadcast_shapes(*(self.tensors[n].dims for n in names)),
+            dtype,
+            scope,
+            **attributes,
+        )
         return [viewed(self, made, order, dims)]

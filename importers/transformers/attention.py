@@ -84,14 +84,8 @@ def _heads(
     for part, origin, heads, width in parts:
         bias = part in sizes.biases
         flat = writer.linear(origin, path[part], heads * width, bias=bias)
-        made.append(apart(writer, flat, heads, width))
+        made.append(writer.heads_apart(flat, heads))
     return made[0], made[1], made[2]
-
-
-def apart(writer: Writer, flat: Value, heads: int, width: int) -> Value:
-    """`[batch, rows, heads * width]` as `[batch, heads, rows, width]`."""
-    batch, rows = writer.dims(flat)[:2]
-    return writer.transpose(writer.reshape(flat, batch, rows, heads, width), 0, 2, 1, 3)
 
 
 def _fused_heads(
@@ -101,7 +95,7 @@ def _fused_heads(
     inner = sizes.heads * sizes.width
     made = writer.rows_first_linear(rows, path["fused"], 3 * inner)
     query, key, value = writer.split(made, 2, (inner, inner, inner))
-    heads = [apart(writer, each, sizes.heads, sizes.width) for each in (key, value, query)]
+    heads = [writer.heads_apart(each, sizes.heads) for each in (key, value, query)]
     return heads[2], heads[0], heads[1]
 
 
@@ -190,7 +184,7 @@ def _latent_heads(
     whole_query = writer.concat(3, query_plain, query_turned)
     widths = (plain, sizes.value_width)
     up = writer.linear(compressed, path["key_up"], sizes.heads * sum(widths))
-    both = writer.transpose(writer.reshape(up, batch, length, sizes.heads, sum(widths)), 0, 2, 1, 3)
+    both = writer.heads_apart(up, sizes.heads)
     key_plain, value = writer.split(both, 3, widths)
     shared = writer.expand(key_turned, batch, sizes.heads, length, latent.rotary_width)
     return whole_query, writer.concat(3, key_plain, shared), value
@@ -205,7 +199,4 @@ def _query(writer: Writer, rows: Value, sizes: Attention, latent: Latent, path: 
         made = writer.linear(down, path["query_up"], columns)
     else:
         made = writer.linear(rows, path["query"], columns)
-    batch, length, _ = writer.dims(rows)
-    return writer.transpose(
-        writer.reshape(made, batch, length, sizes.heads, sizes.width), 0, 2, 1, 3
-    )
+    return writer.heads_apart(made, sizes.heads)

@@ -99,8 +99,8 @@ def _convolved(
     with writer.module(module):
         weight = writer.parameter(f"{module}.weight", channels, before, *kernel)
         dims = (batch, channels, *size)
-        made = writer.op(
-            "Conv", [value, weight], dims,
+        made = writer.conv(
+            [value, weight], dims,
             group=1, kernel_shape=kernel, pads=pads, dilations=(1,) * len(kernel),
             strides=(stride,) * len(kernel) if stride else kernel,
         )  # fmt: skip

@@ -169,10 +169,6 @@ def _convolution(call: Call) -> None:
     if call.flag("transposed"):
         raise UnsupportedError(call.target)
     if call.is_read(0):
-        shape: dict[str, Any] = {
-            "strides": stride, "pads": padding * 2, "dilations": dilation,
-            "kernel_shape": list(weight.dims[2:]),
-        }  # fmt: skip
         short = [
             size - ((g - 1) * s - 2 * p + d * (k - 1) + 1)
             for size, g, s, p, d, k in zip(
@@ -180,11 +176,11 @@ def _convolution(call: Call) -> None:
                 strict=True,
             )
         ]  # fmt: skip
-        back = call.op(
-            "ConvTranspose", [gradient, weight], value.dims, group=groups, output_padding=short,
-            **shape,
-        )  # fmt: skip
-        call.alias(back)
+        shape: dict[str, Any] = {
+            "group": groups, "output_padding": short, "strides": stride, "pads": padding * 2,
+            "dilations": dilation, "kernel_shape": list(weight.dims[2:]),
+        }  # fmt: skip
+        call.alias(call.conv([gradient, weight], value.dims, transposed=True, **shape))
     if call.is_read(1):
         if groups != 1:
             raise UnsupportedError(call.target)
@@ -208,10 +204,11 @@ def _weight_gradient(
             value.dims[2:], gradient.dims[2:], stride, padding, dilation, strict=True
         )
     ]
-    made = call.op(
-        "Conv", [value, gradient], (*weight.dims[:2], *space), strides=dilation,
-        dilations=stride, pads=padding * 2, kernel_shape=list(gradient.dims[2:]), group=1,
-    )  # fmt: skip
+    shape: dict[str, Any] = {
+        "strides": dilation, "dilations": stride, "pads": padding * 2,
+        "kernel_shape": list(gradient.dims[2:]), "group": 1,
+    }  # fmt: skip
+    made = call.conv([value, gradient], (*weight.dims[:2], *space), **shape)
     if tuple(space) != weight.dims[2:]:
         axes = range(2, len(space) + 2)
         made = call.slices(made, [0] * len(axes), weight.dims[2:], axes)

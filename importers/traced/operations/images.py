@@ -39,15 +39,16 @@ def _convolution(call: Call) -> None:
         raise UnsupportedError(call.target)
     stride, dilation = (spread(call.ints(n, (1,)), rank) for n in ("stride", "dilation"))
     windows = [d * (k - 1) + 1 for k, d in zip(weight.dims[2:], dilation, strict=True)]
-    kind = "ConvTranspose" if call.flag("transposed") else "Conv"
+    transposed, bias = call.flag("transposed"), call.optional("bias")
     attributes: dict[str, Any] = {
         "strides": stride, "dilations": dilation,
         "pads": _pads(call, value.dims[2:], windows, stride), "kernel_shape": [*weight.dims[2:]],
     }  # fmt: skip
-    if kind == "ConvTranspose":
+    if transposed:
         attributes["output_padding"] = spread(call.ints("output_padding", (0,)), rank)
-    group = call.int("groups", 1)
-    call.emit(kind, [value, weight, call.optional("bias")], group=group, **attributes)
+    operands = [value, weight] if bias is None else [value, weight, bias]
+    attributes = {"group": call.int("groups", 1), **attributes}
+    call.answer.conv(operands, call.result.dims, transposed=transposed, **attributes)
 
 
 def _pads(
@@ -123,10 +124,11 @@ def _transposed(call: Call) -> None:
     left = [
         o - s + pads[i] + pads[i + rank] for i, (o, s) in enumerate(zip(out, spans, strict=True))
     ]
-    call.emit(
-        "ConvTranspose", [value, weight], group=call.int("group", 1), strides=stride,
-        dilations=dilation, pads=pads, kernel_shape=kernel, output_padding=left,
-    )  # fmt: skip
+    attributes: dict[str, Any] = {
+        "group": call.int("group", 1), "strides": stride, "dilations": dilation, "pads": pads,
+        "kernel_shape": kernel, "output_padding": left,
+    }  # fmt: skip
+    call.answer.conv([value, weight], call.result.dims, transposed=True, **attributes)
 
 
 @parametrised

@@ -19,7 +19,8 @@ from ir.graph import Tensor
     "unflatten.int(self, dim, sizes)",
     mindir="Reshape View(input as self, shape); FlattenExt(input as self, start_dim, end_dim)",
 )
-def _reshape(call: Call) -> None:
+def reshape(call: Call) -> None:
+    """The same elements in the dims of the result."""
     _to_result(call, Operators.reshape)
 
 
@@ -33,7 +34,7 @@ def _to_result(call: Call, write: Callable[..., Tensor]) -> None:
 
 
 @spelled(mindir="Flatten(input_x as self)")
-def _flattened(call: Call) -> None:
+def flattened(call: Call) -> None:
     """What is behind the batch becomes one dimension: no rows are merged."""
     value = call.tensor("self")
     if value.dims == call.result.dims:
@@ -60,7 +61,8 @@ def _permuted(call: Call, perm: Sequence[int]) -> None:
     aten="permute permute_copy(self, dims)",
     mindir="Transpose(input as self, dims); TransposeView(input as self, input_perm as dims)",
 )
-def _permute(call: Call) -> None:
+def permute(call: Call) -> None:
+    """Dimensions in another order."""
     rank = len(call.tensor("self").dims)
     _permuted(call, [call.normal(d, rank) for d in call.ints("dims")])
 
@@ -125,7 +127,8 @@ def _broadcast(call: Call) -> None:
     mindir="ExpandDims(input_x as self, axis as dim); Unsqueeze(x as self, axis as dim);"
     "ExpandDimsView(input as self, dim)",
 )
-def _unsqueeze(call: Call) -> None:
+def unsqueeze(call: Call) -> None:
+    """One more dimension of size one."""
     value = call.tensor("self")
     axis = call.axis("dim", len(value.dims) + 1)
     call.answer.unsqueeze(value, axis)
@@ -135,7 +138,7 @@ def _unsqueeze(call: Call) -> None:
     aten="squeeze squeeze_copy(self);squeeze.{dim,dims} squeeze_copy.{dim,dims}(self, dim)",
     mindir="Squeeze(input as self, axis as dim)",
 )
-def _squeeze(call: Call) -> None:
+def squeeze(call: Call) -> None:
     """The named dimensions, or all of size one."""
     value = call.tensor("self")
     rank = len(value.dims)

@@ -33,7 +33,7 @@ def _linear(call: Call) -> None:
     "BatchMatMulExt Mm(input as self, mat2); MatMulExt Dot(input as self, other as mat2);"
     "Mv(input as self, vec as mat2)",
 )
-def _product(call: Call) -> None:
+def product(call: Call) -> None:
     """Either operand may stand with its last two dimensions changed."""
     left, right = call.tensor("self"), call.tensor("mat2")
     if call.flag("transpose_a"):
