@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import yaml
 
+from benchmarks.memory_fit import fit_memory
+from benchmarks.training_crossvalidation import FamilyFit, FamilyRows, fit_families
 from benchmarks.training_intervals import block_scores, intervals
 from benchmarks.training_report import (
     constant_lines,
@@ -25,12 +27,10 @@ from benchmarks.training_report import (
     step_lines,
     sweep_lines,
 )
-from costmodel.training.crossvalidation import FamilyFit, FamilyRows, fit_families
 from costmodel.training.dataset import Entry, measured_medians, read_entries, read_table
 from costmodel.training.families import families, family_of, memory_families
-from costmodel.training.fitting import fit_memory, reported_bytes
 from costmodel.training.measured_spans import spans_of
-from costmodel.training.memory import MemoryConstants
+from costmodel.training.memory import MemoryConstants, reported_bytes
 from costmodel.training.neighbours import COLUMNS, LARGEST, columns_of
 from costmodel.training.table import RunTable
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.training_crossvalidation import WAYS
 from costmodel.training.calibration import Ends
-from costmodel.training.crossvalidation import WAYS
 from costmodel.training.families import block_of
 from costmodel.training.neighbours import KNOWN
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from costmodel.training.crossvalidation import FamilyFit
+    from benchmarks.training_crossvalidation import FamilyFit
     from costmodel.training.table import FloatArray
 
 __all__ = ["BlockScores", "Held", "block_scores", "held_shares", "intervals"]

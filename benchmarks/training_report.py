@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.training_crossvalidation import WAYS
 from benchmarks.training_intervals import block_scores, held_shares
 from costmodel.training.assessment import rank_correlation, sweeps
-from costmodel.training.crossvalidation import WAYS
 from costmodel.training.families import block_of
-from costmodel.training.fitting import at_limit
+from costmodel.training.fitting import PRIORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from benchmarks.calibrate import MemoryFit
-    from costmodel.training.crossvalidation import FamilyFit
+    from benchmarks.training_crossvalidation import FamilyFit
+    from costmodel.training.constants import StepConstants
     from costmodel.training.dataset import Entry
 
 
@@ -180,3 +181,15 @@ def _rank(value: float | None) -> str:
 def _pair(errors: np.ndarray) -> str:
     sizes = 100 * np.abs(errors)
     return f"{np.median(sizes):.1f}, {np.quantile(sizes, 0.9):.1f}"
+
+
+def at_limit(constants: StepConstants, names: Sequence[str]) -> tuple[str, ...]:
+    """The fitted constants that ended at a physical limit, which says that a cause is missing."""
+    found = []
+    for name in names:
+        prior, value = PRIORS[name], getattr(constants, name)
+        width = abs(prior.coordinate(prior.high) - prior.coordinate(prior.low))
+        edges = (prior.coordinate(prior.low), prior.coordinate(prior.high))
+        if min(abs(prior.coordinate(max(value, 1e-12)) - edge) for edge in edges) < 1e-3 * width:
+            found.append(name)
+    return tuple(found)

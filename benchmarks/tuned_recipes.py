@@ -21,8 +21,8 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.calibrate import fit_all
+from benchmarks.training_crossvalidation import FamilyFit
 from costmodel.training.calibration import Calibration, shipped_calibration
-from costmodel.training.crossvalidation import FamilyFit
 from costmodel.training.dataset import Entry, read_entries, read_table
 from costmodel.training.families import family_of
 from costmodel.training.neighbours import NEIGHBOURS_OF_NOBODY

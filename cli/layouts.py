@@ -149,7 +149,7 @@ def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:
     from planner.requests.plan_json import dumps, nothing_fits  # noqa: PLC0415
 
     with page(sys.stderr) as out:
-        show((error.refusal.reason(), *error.refusal.remedy()), out)
+        show((error.reason(), *error.remedy()), out)
     if as_json:
         print(dumps(nothing_fits(error)))
 

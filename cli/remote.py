@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import UserError
+from cli.files import text_of
 from cli.machine_files import is_file_name
 
 if TYPE_CHECKING:
@@ -272,7 +273,9 @@ def remote_export(
         UserError: a file cannot be read, the service refuses, or does not answer.
     """
     settings = {k: v for k, v in given.items() if k not in _FILES}
-    files = {k: _text(Path(v), k) for k, v in given.items() if k in _FILES}
+    files = {
+        k: text_of(Path(v), f"--set {k}", "name a file") for k, v in given.items() if k in _FILES
+    }
     is_form = form.suffixes or form.name == "mindspore"
     suffix = output.suffix if is_form and output.suffix in {".ckpt", *_SUFFIXES} else None
     with connected(url) as planner:
@@ -285,16 +288,6 @@ def remote_export(
     if not form.is_folder:
         return Files({output.name: made.content}, made.notes)
     return Files(unpacked(made.content), made.notes)
-
-
-def _text(path: Path, setting: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(
-            f"cannot read {path}: {reason}", f"--set {setting}", "name a file"
-        ) from error
 
 
 def told(report: Callable[[str], None]) -> Callable[[Mapping[str, Any]], None]:

@@ -155,7 +155,7 @@ def _say_refusal(error: InfeasibleError) -> None:
     from cli.text import page, show  # noqa: PLC0415
 
     with page(sys.stderr) as out:
-        show((error.refusal.reason(),), out)
+        show((error.reason(),), out)
 
 
 def _say_remedies(error: InfeasibleError, why: Infeasibility | None, *, as_json: bool) -> None:
@@ -163,7 +163,7 @@ def _say_remedies(error: InfeasibleError, why: Infeasibility | None, *, as_json:
     from planner.requests.plan_json import dumps, nothing_fits  # noqa: PLC0415
 
     with page(sys.stderr) as out:
-        show(error.refusal.remedy(), out)
+        show(error.remedy(), out)
         for reason in () if why is None else why.reasons:
             if reason.kind != "memory":
                 out.print(f"  reason: {reason.text}", soft_wrap=True)

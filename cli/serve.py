@@ -13,6 +13,7 @@ import typer
 
 from cli.declared import command
 from cli.errors import UserError
+from cli.files import text_of
 from planner.requests.option_texts import at_least_one, memory_bytes, time_limit_s
 from planner.requests.options.option import Group, Option
 
@@ -125,11 +126,7 @@ def read_tokens(file: Path) -> dict[str, str]:
         UserError: the file cannot be read, or a line is no name and token.
     """
     where = f"--token-file {file}"
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {file}: {reason}", where, "name a text file") from error
+    lines = text_of(file, where, "name a text file").splitlines()
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()

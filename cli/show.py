@@ -68,10 +68,10 @@ def _written(plan: Plan, target: Path) -> list[Path]:
 
 
 def _show_operator(plan: Plan, name: str, *, as_json: bool) -> None:
-    from cli.operator_name import named_operator  # noqa: PLC0415
+    from planner.requests.plan_names import operator_named  # noqa: PLC0415
     from report.plan_operator import operator_report  # noqa: PLC0415
 
-    facts = operator_report(plan, named_operator(plan, name))
+    facts = operator_report(plan, operator_named(plan, name))
     if as_json:
         from dataclasses import asdict  # noqa: PLC0415
 

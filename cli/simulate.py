@@ -71,14 +71,13 @@ def simulate(
     if here.server is not None:
         _simulate_there(here.server, subject, asked, layout, here)
         return
-    from cli.simulation_arguments import layout_simulation, plan_simulation, reported  # noqa: PLC0415
+    from cli.simulation_arguments import layout_simulation, plan_simulation  # noqa: PLC0415
 
     if layout is None:
         found = plan_simulation(asked, Path(subject))
     else:
         found = layout_simulation(asked, subject, layout)
-    with reported():
-        written = _written(found, here.trace, here.plot)
+    written = _written(found, here.trace, here.plot)
     if layout is not None and here.output is not None:
         from cli.recipe_files import written_recipe  # noqa: PLC0415
         from cli.simulation_arguments import run_described  # noqa: PLC0415

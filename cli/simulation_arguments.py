@@ -12,7 +12,7 @@ from ir.plan_file import read_plan
 from planner.requests.conventional_layouts import run_of_layout, simulated_layout
 from planner.requests.options.simulations import LayoutOptions, SimulationOptions
 from planner.requests.parameter_servers import served_json, served_layout, served_plan
-from planner.requests.simulations import placed, reported, simulated
+from planner.requests.simulations import placed, simulated
 from planner.requests.sources import Document
 from planner.requests.training_models import model_name
 from topology.cluster import Cluster
@@ -21,7 +21,6 @@ __all__ = [
     "cluster_of",
     "layout_simulation",
     "plan_simulation",
-    "reported",
     "run_described",
     "served_by_plan",
     "served_run",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cli.command_options import WhatifCommand
 from cli.errors import UserError, unknown_name
+from cli.files import text_of
 from cli.machine_files import machine_file
 from cli.progress import Progress
 from cli.whatif_progress import Remaining
@@ -59,11 +60,8 @@ class Given:
         return LocalEngine(workers or min(os.cpu_count() or 1, MOST_WORKERS))
 
     def _prices(self) -> Prices:
-        return (
-            bundled_prices()
-            if self.here.prices is None
-            else read_prices(price_text(self.here.prices))
-        )
+        path = self.here.prices
+        return bundled_prices() if path is None else read_prices(price_text(path))
 
 
 def price_text(path: Path) -> Document:
@@ -72,10 +70,5 @@ def price_text(path: Path) -> Document:
     Raises:
         UserError: it cannot be read.
     """
-    try:
-        return Document(str(path), path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"cannot read {path}: {error}", f"--prices {path}",
-            "name a table like data/prices.yaml",
-        ) from error  # fmt: skip
+    fix = "name a table like data/prices.yaml"
+    return Document(str(path), text_of(path, f"--prices {path}", fix))

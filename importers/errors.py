@@ -29,6 +29,10 @@ class UnsupportedError(Exception):
     """A form of an operation that operators of the catalogue do not have."""
 
 
+MISFITS = (ArithmeticError, LookupError, ValueError)
+"""What comes of operands that are not those of the schema: their number, ranks or sizes."""
+
+
 class UnboundError(ModelError):
     """Dimensions that a file leaves open and that nobody gave a size: all of them at once."""
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from importers import onnx_foreign_shapes as shapes
 from importers.errors import UnsupportedError
+from importers.onnx_foreign import Foreign
 from importers.onnx_node import Converter, NodeContext
-from importers.onnx_rewriting import BOOL, INT64, Dims, Rewriting, rewritten
+from importers.onnx_rewriting import Rewriting, rewritten
+from importers.operators import Dims
 from importers.parameters import parametrised
 from ir.graph import Op
 
@@ -53,14 +56,14 @@ def _unpacked(work: Rewriting) -> tuple[str, str, str]:
     if len(dims) == 5:
         batch, rows, heads, _, width = dims
         parts = work.split(query, 3, (1, 1, 1))
-        query, key, value = (work.reshaped(p, batch, rows, heads * width) for p in parts)
+        query, key, value = (work.reshape(p, batch, rows, heads * width) for p in parts)
     elif not key:
         width = dims[2] // 3
         query, key, value = work.split(query, 2, (width, width, dims[2] - 2 * width))
     elif not value:
         batch, rows, heads, _, width = work.dims(key)
         parts = work.split(key, 3, (1, 1))
-        key, value = (work.reshaped(p, batch, rows, heads * width) for p in parts)
+        key, value = (work.reshape(p, batch, rows, heads * width) for p in parts)
     return query, key, value
 
 
@@ -69,7 +72,7 @@ def _biased(work: Rewriting, parts: tuple[str, str, str], bias: str) -> tuple[st
     width = work.dims(parts[0])[-1]
     pieces = work.split(bias, 0, (width, width, work.dims(bias)[0] - 2 * width))
     query, key, value = (
-        work.one("Add", [part, piece], work.dims(part)) if len(work.dims(part)) == 3 else part
+        work.add(part, piece) if len(work.dims(part)) == 3 else part
         for part, piece in zip(parts, pieces, strict=True)
     )
     return query, key, value
@@ -85,20 +88,18 @@ def _mask(work: Rewriting, places: _Places) -> tuple[str, str]:
         batch = work.dims(work.operand(0))[0]
         if dims[0] != batch or work.int("unidirectional") or work.operand(places.past):
             raise UnsupportedError
-        return added, work.cast(mask, INT64)
+        return added, work.cast(mask, "int64")
     if len(dims) == 4:
         rows = work.dims(work.operand(0))[1]
         if dims[2:] != (rows, rows):
             raise UnsupportedError
     axes = (1, 2) if len(dims) == 2 else (1,)
-    wide = work.unsqueezed(mask, *axes) if len(dims) < 4 else mask
+    wide = work.unsqueeze(mask, *axes) if len(dims) < 4 else mask
     if not added:
-        return work.cast(wide, BOOL), ""
-    seen = work.cast(wide, work.code(added))
+        return work.cast(wide, "bool"), ""
+    seen = work.cast(wide, work.dtype_of(added))
     # The logarithm of 1 and 0 is what is added to the scores of keys that count and that do not.
-    hidden = work.one("Log", [seen], work.dims(seen), code=work.code(added))
-    total = tuple(max(a, b) for a, b in zip(work.dims(hidden), work.dims(added), strict=True))
-    return work.one("Add", [hidden, added], total, code=work.code(added)), ""
+    return work.add(work.pointwise("Log", seen), added), ""
 
 
 def _attend(
@@ -123,14 +124,15 @@ def _attend(
     out = _result_dims(work, parts, heads, past)
     inputs = [query, key, value, mask, *past, lengths]
     if len(work.dims(key)) == 3:
-        work.add("Attention", inputs, *out, outputs=outputs, **attributes)
+        work.write("Attention", inputs, *out, outputs=outputs, **attributes)
         return
     inputs[0] = work.heads_apart(query, heads)
     width = out[0][2] // heads
     apart = (batch, heads, rows, width)
-    found = work.add("Attention", inputs, apart, *out[1:], outputs=["", *outputs[1:]], **attributes)
-    joined = work.transposed(found[0], 0, 2, 1, 3)
-    work.reshaped(joined, *out[0], output=outputs[0])
+    found = work.write(
+        "Attention", inputs, apart, *out[1:], outputs=["", *outputs[1:]], **attributes
+    )
+    work.into(outputs[0]).reshape(work.transpose(found[0], 0, 2, 1, 3), *out[0])
 
 
 def _scaled(work: Rewriting) -> dict[str, Any]:
@@ -159,27 +161,24 @@ def _self_attention(work: Rewriting) -> None:
     if work.int("do_rotary") or work.int("past_present_share_buffer"):
         raise UnsupportedError
     data, weights, bias = (work.operand(i) for i in range(3))
-    heads, (batch, rows, _) = work.int("num_heads"), work.dims(data)
+    heads = work.int("num_heads")
     wide = work.dims(weights)[1]
     sizes = work.context.attribute_ints("qkv_hidden_sizes") or (wide // 3,) * 3
-    merged = work.one("MatMul", [data, weights], (batch, rows, wide))
+    merged = work.matmul(data, weights)
     if bias:
-        merged = work.one("Add", [merged, bias], (batch, rows, wide))
+        merged = work.add(merged, bias)
     query, key, value = work.split(merged, 2, sizes)
     mask, lengths = _mask(work, _Places(bias=2, mask=3, added=5, past=4, refused=()))
     past = ["", ""]
     if work.operand(4):
-        dims = work.dims(work.operand(4))[1:]
-        halves = work.split(work.operand(4), 0, (1, 1))
-        past = [work.one("Squeeze", [half], dims, axes=(0,)) for half in halves]
+        past = [work.squeeze(half, 0) for half in work.split(work.operand(4), 0, (1, 1))]
     present = work.output(1)
     dims_of = _result_dims(work, (query, key, value), heads, past)
     caches = [work.tensor(dims) if present else "" for dims in dims_of[1:3]]
     outputs = [work.output(0), *caches, ""]
     _attend(work, (query, key, value), heads, mask, lengths, past, outputs)
     if present:
-        stacked = [work.unsqueezed(name, 0) for name in caches]
-        work.one("Concat", stacked, (2, *dims_of[1]), present, axis=0)
+        work.into(present).concat(0, *(work.unsqueeze(name, 0) for name in caches))
 
 
 def _grouped(work: Rewriting) -> None:
@@ -213,7 +212,7 @@ def _grouped(work: Rewriting) -> None:
     past = [work.operand(3), work.operand(4)] if cache.earlier else ["", ""]
     inputs = [query, key, value, work.operand(10), *past]
     outputs = [work.output(i) for i in range(3)]
-    work.add("Attention", inputs, (batch, rows, wide), present, present,
+    work.write("Attention", inputs, (batch, rows, wide), present, present,
              outputs=outputs, **attributes)  # fmt: skip
 
 
@@ -252,8 +251,8 @@ def _turned(work: Rewriting, data: str, heads: int, cache: _Cache) -> str:
         attributes["position_offset"] = 1 - dims[1]
     elif not places and cache.earlier:
         attributes["position_offset"] = cache.earlier
-    inputs = [data, cosine, sine, work.cast(places, INT64) if places else ""]
-    return work.one("RotaryEmbedding", inputs, dims, **attributes)
+    inputs = [data, cosine, sine, work.cast(places, "int64") if places else ""]
+    return work.op("RotaryEmbedding", inputs, dims, "", **attributes)
 
 
 def _in_buffer(
@@ -264,18 +263,18 @@ def _in_buffer(
 ) -> None:
     """New rows go where `seqlens_k` says, one number less than the keys that count then."""
     (heads, groups), (batch, rows, wide) = counts, work.dims(parts[0])
-    last = work.cast(work.operand(5), INT64)
+    last = work.cast(work.operand(5), "int64")
     held = []
     for part, index in zip(parts[1:], (3, 4), strict=True):
         new, past = work.heads_apart(part, groups), work.operand(index)
+        buffer, inputs = work.into(work.output(index - 2)), [past, new, last]
         held.append(
-            work.one("TensorScatter", [past, new, last], work.dims(past), work.output(index - 2),
-                     axis=2, write_offset=1 - rows)
-        )  # fmt: skip
+            buffer.op("TensorScatter", inputs, work.dims(past), axis=2, write_offset=1 - rows)
+        )
     inputs = [work.heads_apart(parts[0], heads), *held, work.operand(10), "", "", last]
     apart = (batch, heads, rows, wide // heads)
-    found = work.one("Attention", inputs, apart, length_offset=1, **attributes)
-    work.reshaped(work.transposed(found, 0, 2, 1, 3), batch, rows, wide, output=work.output(0))
+    found = work.op("Attention", inputs, apart, "", length_offset=1, **attributes)
+    work.into(work.output(0)).reshape(work.transpose(found, 0, 2, 1, 3), batch, rows, wide)
 
 
 def _packed_multi_head(work: Rewriting) -> None:
@@ -286,17 +285,16 @@ def _packed_multi_head(work: Rewriting) -> None:
     if not key:
         tokens, _, _, width = work.dims(query)
         parts = work.split(query, 2, (1, 1, 1))
-        query, key, value = (work.reshaped(p, tokens, heads * width) for p in parts)
+        query, key, value = (work.reshape(p, tokens, heads * width) for p in parts)
     if bias:
         width = work.dims(query)[1]
         pieces = work.split(bias, 0, (width, width, work.dims(value)[1]))
         query, key, value = (
-            work.one("Add", [part, piece], work.dims(part))
-            for part, piece in zip((query, key, value), pieces, strict=True)
+            work.add(part, piece) for part, piece in zip((query, key, value), pieces, strict=True)
         )
     inputs = [query, key, value, work.operand(5)]
-    work.one("PackedMultiHeadAttention", inputs, work.dims(value), work.output(0),
-             num_heads=heads, **_scaled(work))  # fmt: skip
+    result = work.into(work.output(0))
+    result.op("PackedMultiHeadAttention", inputs, num_heads=heads, **_scaled(work))
 
 
 def _rotary_microsoft(work: Rewriting) -> None:
@@ -312,7 +310,8 @@ def _rotary_microsoft(work: Rewriting) -> None:
         if work.int("rotary_embedding_dim"):
             raise UnsupportedError
         attributes["num_heads"] = dims[2] // width
-    work.one("RotaryEmbedding", [data, cosine, sine, places], dims, work.output(0), **attributes)
+    result = work.into(work.output(0))
+    result.op("RotaryEmbedding", [data, cosine, sine, places], dims, "", **attributes)
 
 
 @parametrised
@@ -345,13 +344,34 @@ ATTENTION: Mapping[str, Converter] = MappingProxyType(
         "Scatter": _scatter,
     }
 )  # fmt: skip
-MICROSOFT_ATTENTION: Mapping[str, Converter] = MappingProxyType(
+MICROSOFT_ATTENTION: Mapping[str, Foreign] = MappingProxyType(
     {
-        "Attention": rewritten(_self_attention),
-        "MultiHeadAttention": rewritten(_multi_head(_MULTI_HEAD)),
-        "DecoderMaskedMultiHeadAttention": rewritten(_multi_head(_DECODER)),
-        "GroupQueryAttention": rewritten(_grouped),
-        "PackedMultiHeadAttention": rewritten(_packed_multi_head),
-        "RotaryEmbedding": rewritten(_rotary_microsoft),
+        "Attention": Foreign(
+            rewritten(_self_attention), shapes.attention, (1, 2),
+            "(float[2,6,32] x, float[32,96] w, float[96] b) => (float[2,6,32] y) "
+            "{y = *<num_heads=4>(x, w, b)}",
+        ),
+        "MultiHeadAttention": Foreign(
+            rewritten(_multi_head(_MULTI_HEAD)), shapes.multi_head(6), (3,),
+            "(float[2,6,32] q, float[2,12,32] k, float[2,12,32] v) => (float[2,6,32] y) "
+            "{y = *<num_heads=4>(q, k, v)}",
+        ),
+        "DecoderMaskedMultiHeadAttention": Foreign(
+            rewritten(_multi_head(_DECODER)), shapes.multi_head(5), (10,),
+            "(float[2,1,32] q, float[2,1,32] k, float[2,1,32] v) => (float[2,1,32] y) "
+            "{y = *<num_heads=4>(q, k, v)}",
+        ),
+        "GroupQueryAttention": Foreign(
+            rewritten(_grouped), shapes.grouped, (),
+            "(float[2,6,32] q, float[2,6,16] k, float[2,6,16] v, float[2,2,4,8] pk, "
+            "float[2,2,4,8] pv, int32[2] n, int32 t) => (float[2,6,32] y) "
+            "{y = *<num_heads=4, kv_num_heads=2>(q, k, v, pk, pv, n, t)}",
+        ),
+        "PackedMultiHeadAttention": Foreign(rewritten(_packed_multi_head), shapes.packed, (3,)),
+        "RotaryEmbedding": Foreign(
+            rewritten(_rotary_microsoft), shapes.foreign(shapes.like_first(1)), (),
+            "(float[2,4,6,8] x, int64[2,6] p, float[12,4] c, float[12,4] s) "
+            "=> (float[2,4,6,8] y) {y = *(x, p, c, s)}",
+        ),
     }
-)
+)  # fmt: skip

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 
 import numpy as np
 
 from importers.onnx_attention import ATTENTION
-from importers.onnx_contrib import FOREIGN
+from importers.onnx_contrib import OPERATORS
+from importers.onnx_foreign import MICROSOFT
 from importers.onnx_images import IMAGES
 from importers.onnx_moves import MOVES
 from importers.onnx_node import Converter, NodeContext
@@ -29,14 +31,21 @@ from ir.ops.shape import RESHAPES, UNIT_VIEWS
 
 def to_ops(context: NodeContext) -> list[Op]:
     """The operators that one node stands for."""
-    table = _CONVERTERS if context.is_standard else FOREIGN.get(context.node.domain, {})
+    table = _converters("" if context.is_standard else context.node.domain)
     converter = table.get(context.node.op_type)
     return converter(context) if converter else context.same()
 
 
+@cache
+def _converters(domain: str) -> Mapping[str, Converter]:
+    if domain == MICROSOFT:
+        return {kind: each.convert for kind, each in OPERATORS.items() if each.convert}
+    return {} if domain else _CONVERTERS
+
+
 def converted_kinds(domain: str = "") -> frozenset[str]:
     """Kinds of a domain that are more than copied at import."""
-    return frozenset(FOREIGN.get(domain, {}) if domain else _CONVERTERS)
+    return frozenset(_converters(domain))
 
 
 def _with_axis(default: int, operands: int | None = None) -> Converter:
@@ -62,7 +71,7 @@ def _reduce(context: NodeContext) -> list[Op]:
     rank = len(context.dims())
     if not axes:
         if context.int("noop_with_empty_axes", 0):
-            return [context.op("Identity", context.node.input[:1])]
+            return context.passed()
         axes = tuple(range(rank))
     normal = tuple(sorted(set(context.normal(axes, rank))))
     return [context.op(context.kind, context.node.input[:1], {"axes": normal})]

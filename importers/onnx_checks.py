@@ -18,6 +18,8 @@ MAX_DIM = 2**40
 MAX_TENSOR_ELEMENTS = 2**52
 """Elements of one tensor: counts stay exact in floating point."""
 _AGAIN = "export the model again"
+_NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}
+_CODES = {name: text for text, name in _NAMES.items()}
 
 
 def dtype_name(code: int, where: str) -> str:
@@ -26,16 +28,20 @@ def dtype_name(code: int, where: str) -> str:
     Raises:
         ModelError: the code is not one of ONNX.
     """
-    names = {"FLOAT": "float32", "DOUBLE": "float64"}
     try:
         name = onnx.TensorProto.DataType.Name(code)
-        name = names.get(name, name.lower())
+        name = _NAMES.get(name, name.lower())
         dtype_bits(name)
     except ValueError:
         raise ModelError(
             f"unknown element type {code}", where, "export with an element type that ONNX defines"
         ) from None
     return name
+
+
+def type_code(dtype: str) -> int:
+    """ONNX's number of an element type."""
+    return int(onnx.TensorProto.DataType.Value(_CODES.get(dtype, dtype.upper())))
 
 
 def check_dims(dims: Iterable[int], where: str) -> None:

@@ -1,14 +1,18 @@
-"""Fused normalisations of ONNX Runtime (domain `com.microsoft`) as the operators that they fuse."""
+"""Operators of ONNX Runtime (domain `com.microsoft`): fused normalisations, and all by kind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
+import onnx
+
+from importers import onnx_foreign_shapes as shapes
 from importers.onnx_attention import MICROSOFT_ATTENTION
 from importers.onnx_experts import MICROSOFT_EXPERTS
-from importers.onnx_node import Converter, NodeContext
+from importers.onnx_facts import STANDARD_DOMAINS
+from importers.onnx_foreign import MICROSOFT, Foreign, Operands
+from importers.onnx_node import NodeContext
 from importers.onnx_products import MICROSOFT_PRODUCTS
 from importers.onnx_rewriting import Rewriting
 from ir.graph import Op
@@ -24,7 +28,7 @@ def _total(work: Rewriting, terms: Sequence[str], result: str) -> str:
     for index, term in enumerate(terms[1:], 1):
         last = index == len(terms) - 1
         out = result if last and result else work.context.new_tensor(f"/sum{index}")
-        found = work.one("Add", [found, term], (), out)
+        found = work.into(out).add(found, term)
     return found
 
 
@@ -46,7 +50,7 @@ def _skip_layer_norm(context: NodeContext) -> list[Op]:
     first, mean, inverse = (work.output(i) for i in range(3))
     _norm(work, total, [work.operand(2), "" if simple else work.operand(3)],
           [first, inverse] if simple else [first, mean, inverse], simple=simple)  # fmt: skip
-    return work.ops
+    return work.written
 
 
 def _norm(
@@ -56,7 +60,7 @@ def _norm(
     axis = len(work.context.result()) - 1
     epsilon = work.float("epsilon", _EPSILON)
     made = _trimmed(outputs)
-    work.add(kind, [data, *vectors], *[()] * len(made), outputs=made, axis=axis, epsilon=epsilon)
+    work.write(kind, [data, *vectors], *[()] * len(made), outputs=made, axis=axis, epsilon=epsilon)
 
 
 def _embed_layer_norm(context: NodeContext) -> list[Op]:
@@ -66,25 +70,22 @@ def _embed_layer_norm(context: NodeContext) -> list[Op]:
         work.operand(i) for i in range(9)
     )
     rows = context.dims()[1]
-    terms = [work.one("Gather", [words, ids], (), context.new_tensor("/words"), axis=0)]
+    terms = [work.into(context.new_tensor("/words")).gather(words, ids, 0)]
     if numbers:
-        terms.append(
-            work.one("Gather", [places, numbers], (), context.new_tensor("/places"), axis=0)
-        )
+        terms.append(work.into(context.new_tensor("/places")).gather(places, numbers, 0))
     elif context.dims(3)[0] == rows:
         terms.append(places)
     else:
         first = context.new_tensor("/places", (rows, context.dims(3)[1]))
-        cut: dict[str, Any] = {"axes": (0,), "slice_axes": (0,), "steps": (1,)}
-        terms.append(work.one("Slice", [places], (), first, starts=(0,), ends=(rows,), **cut))
+        terms.append(work.into(first).cut(places, 0, 0, rows))
     if segments and segment_table:
         found = context.new_tensor("/segments")
-        terms.append(work.one("Gather", [segment_table, segments], (), found, axis=0))
+        terms.append(work.into(found).gather(segment_table, segments, 0))
     total = _total(work, terms, work.output(2))
     _norm(work, total, [scale, bias], [work.output(0)], simple=False)
     if mask and work.output(1):
-        work.one("ReduceSum", [mask], (), work.output(1), axes=(1,))
-    return work.ops
+        work.into(work.output(1)).reduce_sum(mask, 1, keep=False)
+    return work.written
 
 
 def _bias_softmax(context: NodeContext) -> list[Op]:
@@ -93,8 +94,8 @@ def _bias_softmax(context: NodeContext) -> list[Op]:
     total = _total(work, [work.operand(0), work.operand(1)], "")
     axis = context.axis(1)
     ends = {"to_end": 1} if any(d > 1 for d in context.dims()[axis + 1 :]) else {}
-    work.one("Softmax", [total], (), work.output(0), axis=axis, **ends)
-    return work.ops
+    work.into(work.output(0)).softmax(total, axis, **ends)
+    return work.written
 
 
 def _group_norm(context: NodeContext) -> list[Op]:
@@ -108,19 +109,19 @@ def _group_norm(context: NodeContext) -> list[Op]:
     front = (dims[0], dims[-1], *dims[1:-1]) if last else dims
     to_front, to_back = (0, len(dims) - 1, *range(1, len(dims) - 1)), (0, *range(2, len(dims)), 1)
     if last:
-        data = work.one("Transpose", [data], (), context.new_tensor("/front", front), perm=to_front)
+        data = work.into(context.new_tensor("/front", front)).transpose(data, *to_front)
     inputs = [data, work.operand(1), work.operand(2)]
     groups, epsilon = context.int("groups", 1), work.float("epsilon", 1e-5)
     activates = bool(context.int("activation", 0))
     out = context.new_tensor("/normal", front) if last or activates else work.output(0)
-    work.one("GroupNormalization", inputs, (), out, num_groups=groups, epsilon=epsilon)
+    work.into(out).op("GroupNormalization", inputs, num_groups=groups, epsilon=epsilon)
     if activates:
-        gate = work.one("Sigmoid", [out], (), context.new_tensor("/gate", front))
+        gate = work.into(context.new_tensor("/gate", front)).sigmoid(out)
         result = context.new_tensor("/active", front) if last else work.output(0)
-        out = work.one("Mul", [out, gate], (), result)
+        out = work.into(result).mul(out, gate)
     if last:
-        work.one("Transpose", [out], (), work.output(0), perm=to_back)
-    return work.ops
+        work.into(work.output(0)).transpose(out, *to_back)
+    return work.written
 
 
 def _with_skip(work: Rewriting, *, channels_last: bool) -> str:
@@ -130,26 +131,68 @@ def _with_skip(work: Rewriting, *, channels_last: bool) -> str:
     if len(dims) == 2:
         places = (1, 2) if channels_last else (2, 3)
         wide = (dims[0], 1, 1, dims[1]) if channels_last else (*dims, 1, 1)
-        skip = work.one("Unsqueeze", [skip], (), context.new_tensor("/skip", wide), axes=places)
+        skip = work.into(context.new_tensor("/skip", wide)).unsqueeze(skip, *places)
     if not bias or channels_last:
         return _total(work, [work.operand(0), skip, *([bias] if bias else [])], work.output(1))
     total = _total(work, [work.operand(0), skip], "")
     result = work.output(1) or context.new_tensor("/biased")
-    return work.one(BIAS_ADD, [total, bias], (), result, axis=1)
+    return work.into(result).op(BIAS_ADD, [total, bias], axis=1)
 
 
-_MICROSOFT: Mapping[str, Converter] = MappingProxyType(
+OPERATORS: Mapping[str, Foreign] = MappingProxyType(
     {
-        **dict.fromkeys(
-            ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_layer_norm
+        "SkipLayerNormalization": Foreign(
+            _skip_layer_norm, shapes.skip_norm, (2, 3, 4),
+            "(float[2,4,6] x, float[2,4,6] z, float[6] s, float[6] b) => (float[2,4,6] y) "
+            "{y = *(x, z, s, b)}",
         ),
-        "EmbedLayerNormalization": _embed_layer_norm,
-        "BiasSoftmax": _bias_softmax,
-        **dict.fromkeys(("GroupNorm", "SkipGroupNorm"), _group_norm),
+        "SkipSimplifiedLayerNormalization": Foreign(
+            _skip_layer_norm, shapes.skip_norm, (2, 3),
+            "(float[2,4,6] x, float[2,4,6] z, float[6] s) => (float[2,4,6] y) {y = *(x, z, s)}",
+        ),
+        "SimplifiedLayerNormalization": Foreign(infer=shapes.simple_norm),
+        "EmbedLayerNormalization": Foreign(
+            _embed_layer_norm, shapes.embed_norm, (2, 3, 4, 5, 6),
+            "(int32[2,6] i, int32[2,6] g, float[20,8] w, float[6,8] p, float[2,8] t, float[8] s, "
+            "float[8] b) => (float[2,6,8] y) {y = *(i, g, w, p, t, s, b)}",
+        ),
+        "BiasSoftmax": Foreign(
+            _bias_softmax, shapes.like_first(2), (),
+            "(float[2,4,6,8] x, float[2,1,6,8] b) => (float[2,4,6,8] y) "
+            "{y = *<axis=3, is_inner_broadcast=0>(x, b)}",
+        ),
+        "GroupNorm": Foreign(
+            _group_norm, shapes.like_first(2), (1, 2),
+            "(float[2,6,8,4] x, float[4] s, float[4] b) => (float[2,6,8,4] y) "
+            "{y = *<groups=2, activation=1>(x, s, b)}",
+        ),
+        "SkipGroupNorm": Foreign(
+            _group_norm, shapes.like_first(2), (1, 2, 4),
+            "(float[2,6,8,4] x, float[4] s, float[4] b, float[2,6,8,4] z) => (float[2,6,8,4] y) "
+            "{y = *<groups=2, activation=1>(x, s, b, z)}",
+        ),
         **MICROSOFT_ATTENTION,
         **MICROSOFT_EXPERTS,
         **MICROSOFT_PRODUCTS,
     }
-)
-FOREIGN: Mapping[str, Mapping[str, Converter]] = MappingProxyType({"com.microsoft": _MICROSOFT})
-"""Converters by domain."""
+)  # fmt: skip
+"""By kind."""
+
+
+def foreign_types(node: onnx.NodeProto, operands: Operands) -> Mapping[str, onnx.TypeProto]:
+    """Types of the results of a node as far as they are known here.
+
+    Args:
+        node: the node.
+        operands: None for an absent one.
+    """
+    known = node.op_type in OPERATORS and node.domain in {*STANDARD_DOMAINS, MICROSOFT}
+    infer = OPERATORS[node.op_type].infer if known else None
+    if infer is None or not operands or operands[0] is None:
+        return {}
+    found = infer(node, operands)
+    return {
+        name: onnx.helper.make_tensor_type_proto(code, list(dims))
+        for name, (dims, code) in zip(node.output, found, strict=False)
+        if name
+    }

@@ -16,8 +16,9 @@ import onnx
 from importers.errors import ModelError
 from importers.onnx import import_model
 from importers.onnx_attributes import converted_kinds
+from importers.onnx_foreign import MICROSOFT
 from importers.onnx_node import ADOPTED
-from importers.onnx_samples import MICROSOFT, foreign_sample, sample
+from importers.onnx_samples import foreign_sample, sample
 from ir.graph import OpGraph
 from ir.notation import notation, remarks
 from ir.ops import OperatorEntry, OpView, catalogue, is_known, lookup

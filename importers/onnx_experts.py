@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from importers.errors import UnsupportedError
-from importers.onnx_node import Converter
-from importers.onnx_rewriting import INT64, Rewriting, rewritten
+from importers.onnx_checks import type_code
+from importers.onnx_foreign import Foreign
+from importers.onnx_foreign_shapes import foreign, like_first
+from importers.onnx_rewriting import Rewriting, rewritten
 from ir.ops import COMBINE, DISPATCH, EXPERT_MATMUL
 
 
@@ -50,35 +52,34 @@ def _routed(work: Rewriting, layers: list[_Layer]) -> None:
     tokens, experts = work.dims(work.operand(1))
     width, chosen = dims[-1], work.int("k", 1)
     share, index = _shares(work, tokens, chosen)
-    rows = work.reshaped(data, tokens, 1, width)
-    rows = work.one("Expand", [rows], (tokens, chosen, width))
-    rows = work.reshaped(rows, tokens * chosen, width, 1)
+    rows = work.expand(work.reshape(data, tokens, 1, width), tokens, chosen, width)
+    rows = work.reshape(rows, tokens * chosen, width, 1)
     capacity = -(-tokens * chosen // experts)
-    slots = work.one(DISPATCH, [rows, index], (experts, capacity, width, 1))
+    slots = work.op(DISPATCH, [rows, index], (experts, capacity, width, 1))
     slots = _product(work, _activated(work, slots, layers), layers[1])
-    found = work.one(COMBINE, [slots, index], (tokens * chosen, width, 1))
-    found = work.reshaped(found, tokens, chosen, width)
-    found = work.one("Mul", [found, work.unsqueezed(share, 2)], (tokens, chosen, width))
+    found = work.op(COMBINE, [slots, index], (tokens * chosen, width, 1))
+    found = work.reshape(found, tokens, chosen, width)
+    found = work.mul(found, work.unsqueeze(share, 2))
+    result = work.into(work.output(0))
     if len(dims) == 2:
-        work.one("ReduceSum", [found], dims, work.output(0), axes=(1,))
-        return
-    total = work.one("ReduceSum", [found], (tokens, width), axes=(1,))
-    work.reshaped(total, *dims, output=work.output(0))
+        result.reduce_sum(found, 1, keep=False)
+    else:
+        result.reshape(work.reduce_sum(found, 1, keep=False), *dims)
 
 
 def _shares(work: Rewriting, tokens: int, chosen: int) -> tuple[str, str]:
     """What each chosen expert counts for, and the experts of all tokens behind one another."""
     router = work.operand(1)
-    code, dims = work.code(router), work.dims(router)
     normal = bool(work.int("normalize_routing_weights"))
-    scores = router if normal else work.one("Softmax", [router], dims, code=code, axis=1)
-    index = work.tensor((tokens, chosen), INT64)
+    scores = router if normal else work.softmax(router, 1)
+    index = work.tensor((tokens, chosen), type_code("int64"))
     pair = ((tokens, chosen), (tokens, chosen))
     attributes: dict[str, Any] = {"axis": 1, "largest": 1}
-    top, _ = work.add("TopK", [scores], *pair, outputs=["", index], code=code, **attributes)
+    code = work.code(router)
+    top, _ = work.write("TopK", [scores], *pair, outputs=["", index], code=code, **attributes)
     if normal:
-        top = work.one("Softmax", [top], (tokens, chosen), code=code, axis=1)
-    return top, work.reshaped(index, tokens * chosen)
+        top = work.softmax(top, 1)
+    return top, work.reshape(index, tokens * chosen)
 
 
 def _product(work: Rewriting, slots: str, layer: _Layer) -> str:
@@ -91,15 +92,22 @@ def _product(work: Rewriting, slots: str, layer: _Layer) -> str:
         if work.int("block_size"):
             attributes["block_size"] = work.int("block_size")
         inputs = [slots, layer.weight, layer.scale, layer.zero]
-        found = work.one("ExpertMatMulNBits", inputs, dims, **attributes)
+        found = work.op("ExpertMatMulNBits", inputs, dims, **attributes)
     else:
-        found = work.one(EXPERT_MATMUL, [slots, layer.weight], dims)
+        found = work.op(EXPERT_MATMUL, [slots, layer.weight], dims)
     if not layer.bias:
         return found
-    return work.one("Add", [found, work.unsqueezed(layer.bias, 1, 3)], dims)
+    return work.add(found, work.unsqueeze(layer.bias, 1, 3))
 
 
-_SIMPLE: Mapping[str, str] = MappingProxyType({"relu": "Relu", "gelu": "Gelu", "identity": ""})
+_SIMPLE: Mapping[str, Callable[[Rewriting, str], str]] = MappingProxyType(
+    {
+        "relu": Rewriting.relu,
+        "gelu": lambda work, value: work.gelu(value, "tanh"),
+        "silu": Rewriting.swish,
+        "identity": lambda _, value: value,
+    }
+)
 
 
 def _activated(work: Rewriting, slots: str, layers: list[_Layer]) -> str:
@@ -114,24 +122,17 @@ def _activated(work: Rewriting, slots: str, layers: list[_Layer]) -> str:
             raise UnsupportedError
         gate, up = _halves(work, first, fusion) if fusion else (first, "")
         return _swiglu(work, gate, up or _product(work, slots, layers[2]))
-    dims = work.dims(first)
-    if name == "silu":
-        first = work.one("Swish", [first], dims)
-    elif name not in _SIMPLE:
+    if name not in _SIMPLE:
         raise UnsupportedError
-    elif _SIMPLE[name]:
-        gelu: dict[str, Any] = {"approximate": "tanh"} if name == "gelu" else {}
-        first = work.one(_SIMPLE[name], [first], dims, **gelu)
-    if not gated:
-        return first
-    return work.one("Mul", [first, _product(work, slots, layers[2])], dims)
+    first = _SIMPLE[name](work, first)
+    return work.mul(first, _product(work, slots, layers[2])) if gated else first
 
 
 def _halves(work: Rewriting, both: str, fusion: int) -> tuple[str, str]:
     """Gate and linear part of one product: alternating, or one behind the other."""
     experts, capacity, wide, _ = work.dims(both)
     if fusion == 1:
-        pairs = work.reshaped(both, experts, capacity, wide // 2, 2)
+        pairs = work.reshape(both, experts, capacity, wide // 2, 2)
         gate, linear = work.split(pairs, 3, (1, 1))
     else:
         gate, linear = work.split(both, 2, (wide // 2, wide // 2))
@@ -140,21 +141,33 @@ def _halves(work: Rewriting, both: str, fusion: int) -> tuple[str, str]:
 
 def _swiglu(work: Rewriting, gate: str, linear: str) -> str:
     """`gate * sigmoid(alpha * gate) * (linear + beta)`, both bounded."""
-    dims, alpha = work.dims(gate), work.float("activation_alpha", 1.0)
+    alpha = work.float("activation_alpha", 1.0)
     beta, limit = work.float("activation_beta"), work.float("swiglu_limit")
     if limit:
-        gate = work.one("Clip", [gate], dims, max=limit)
-        linear = work.one("Clip", [linear], dims, min=-limit, max=limit)
+        gate = work.pointwise("Clip", gate, max=limit)
+        linear = work.pointwise("Clip", linear, min=-limit, max=limit)
     slope: dict[str, Any] = {} if alpha == 1 else {"alpha": alpha}
-    gate = work.one("Swish", [gate], dims, **slope)
-    found = work.one("Mul", [gate, linear], dims)
+    gate = work.swish(gate, **slope)
+    found = work.mul(gate, linear)
     if not beta:
         return found
     if beta != 1:
         raise UnsupportedError
-    return work.one("Add", [found, gate], dims)
+    return work.add(found, gate)
 
 
-MICROSOFT_EXPERTS: Mapping[str, Converter] = MappingProxyType(
-    {"MoE": rewritten(_mixture), "QMoE": rewritten(_quantised_mixture)}
-)
+MICROSOFT_EXPERTS: Mapping[str, Foreign] = MappingProxyType(
+    {
+        "MoE": Foreign(
+            rewritten(_mixture), foreign(like_first(1)), (2, 3, 4, 5, 6, 7),
+            "(float[12,8] x, float[12,4] r, float[4,16,8] w, float[4,8,16] v) "
+            '=> (float[12,8] y) {y = *<k=2, activation_type="gelu">(x, r, w, , v)}',
+        ),
+        "QMoE": Foreign(
+            rewritten(_quantised_mixture), foreign(like_first(1)), (4, 7, 10),
+            "(float[12,8] x, float[12,4] r, uint8[4,16,4] w, float[4,16] s, uint8[4,8,8] v, "
+            'float[4,8] t) => (float[12,8] y) {y = *<k=2, activation_type="gelu">'
+            "(x, r, w, s, , v, t)}",
+        ),
+    }
+)  # fmt: skip

@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TypeAlias
-
 import numpy as np
 import onnx
 
-Known: TypeAlias = tuple[tuple[int, ...], int]
-"""Dims and element type of a tensor."""
-Operands: TypeAlias = Sequence[Known | None]
-Inference: TypeAlias = Callable[[onnx.NodeProto, Operands], list[Known]]
+from importers.errors import MISFITS
+from importers.onnx_foreign import MICROSOFT, Inference, Known, Operands
 
-MISFITS = (ArithmeticError, LookupError, ValueError)
-"""What comes of operands that are not those of the schema: their number, ranks or sizes."""
-_DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
 _FLOAT, _INT32 = int(onnx.TensorProto.FLOAT), int(onnx.TensorProto.INT32)
-
-
-def foreign_types(node: onnx.NodeProto, operands: Operands) -> Mapping[str, onnx.TypeProto]:
-    """Types of the results of a node as far as they are known here.
-
-    Args:
-        node: the node.
-        operands: None for an absent one.
-    """
-    infer = _INFERENCES.get(node.op_type) if node.domain in _DOMAINS else None
-    if infer is None or not operands or operands[0] is None:
-        return {}
-    found = infer(node, operands)
-    return {
-        name: onnx.helper.make_tensor_type_proto(code, list(dims))
-        for name, (dims, code) in zip(node.output, found, strict=False)
-        if name
-    }
 
 
 def _int(node: onnx.NodeProto, key: str, default: int = 0) -> int:
@@ -53,24 +26,41 @@ def _code(operands: Operands, index: int = 0) -> int:
     return found[1] if found else _FLOAT
 
 
-def _like_first(results: int) -> Inference:
+def foreign(infer: Inference) -> Inference:
+    """Nothing for ONNX's own operators of these names, and for operands that do not fit."""
+
+    def fitting(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+        if node.domain != MICROSOFT:
+            return []
+        try:
+            return infer(node, operands)
+        except MISFITS:
+            return []
+
+    return fitting
+
+
+def like_first(results: int) -> Inference:
     """Dims and type of the first operand, for so many results."""
     return lambda _, operands: [(_dims(operands, 0), _code(operands))] * results
 
 
-def _skip_norm(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+def skip_norm(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+    """The result, both statistics, and what was normalised."""
     dims, code = _dims(operands, 0), _code(operands)
     statistic = ((*dims[:-1], 1), _FLOAT)
     return [(dims, code), statistic, statistic, (dims, code)]
 
 
-def _simple_norm(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+def simple_norm(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+    """The result and the statistic."""
     dims = _dims(operands, 0)
     axis = _int(node, "axis", -1) % max(len(dims), 1)
     return [(dims, _code(operands)), ((*dims[:axis], *[1] * (len(dims) - axis)), _FLOAT)]
 
 
-def _embed_norm(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+def embed_norm(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+    """The result, places of the mask, and what was normalised."""
     ids, words = operands[0], operands[2] if len(operands) > 2 else None
     if ids is None or words is None:
         return []
@@ -78,7 +68,9 @@ def _embed_norm(_: onnx.NodeProto, operands: Operands) -> list[Known]:
     return [embedded, ((ids[0][0],), _INT32), embedded]
 
 
-def _attention(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+@foreign
+def attention(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+    """With merged weights: the result, and keys and values together."""
     code = _code(operands)
     (batch, rows, _), weights = _dims(operands, 0), _dims(operands, 1)
     sizes = next((list(a.ints) for a in node.attribute if a.name == "qkv_hidden_sizes"), [])
@@ -93,7 +85,9 @@ def _attention(node: onnx.NodeProto, operands: Operands) -> list[Known]:
     ]
 
 
-def _multi_head(past_at: int) -> Inference:
+def multi_head(past_at: int) -> Inference:
+    """The result, keys and values that are handed on, and the scores."""
+
     def infer(node: onnx.NodeProto, operands: Operands) -> list[Known]:
         code = _code(operands)
         heads, dims = _int(node, "num_heads", 1), _dims(operands, 0)
@@ -114,10 +108,11 @@ def _multi_head(past_at: int) -> Inference:
         caches = [((batch, heads, total, w // heads), code) for w in (wide, tall)]
         return [((batch, rows, tall), code), *caches, ((batch, heads, rows, total), code)]
 
-    return infer
+    return foreign(infer)
 
 
-def _grouped(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+@foreign
+def grouped(node: onnx.NodeProto, operands: Operands) -> list[Known]:
     """New rows behind those of the cache, unless the model notes otherwise."""
     code = _code(operands)
     heads, groups = _int(node, "num_heads", 1), _int(node, "kv_num_heads", 1)
@@ -128,24 +123,12 @@ def _grouped(node: onnx.NodeProto, operands: Operands) -> list[Known]:
     return [((batch, rows, heads * width), code), cache, cache]
 
 
-def _packed(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+@foreign
+def packed(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+    """Rows of several sequences behind one another."""
     code = _code(operands)
     query, value = _dims(operands, 0), _dims(operands, 2)
     return [((query[0], value[1] if value else query[1] * query[3]), code)]
-
-
-def _foreign(infer: Inference) -> Inference:
-    """Nothing for ONNX's own operators of these names, and for operands that do not fit."""
-
-    def fitting(node: onnx.NodeProto, operands: Operands) -> list[Known]:
-        if node.domain != "com.microsoft":
-            return []
-        try:
-            return infer(node, operands)
-        except MISFITS:
-            return []
-
-    return fitting
 
 
 def _product(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
@@ -153,7 +136,8 @@ def _product(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
     return (*batch, *left[-2:-1], *(right[-1:] if len(right) > 1 else ()))
 
 
-def _fused_matmul(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+def fused_matmul(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+    """Operands may be turned."""
     found = []
     for index, side in ((0, "A"), (1, "B")):
         dims = _dims(operands, index)
@@ -164,7 +148,7 @@ def _fused_matmul(node: onnx.NodeProto, operands: Operands) -> list[Known]:
     return [(_product(*found), _code(operands))]
 
 
-def _plain_matmul(scale: int) -> Inference:
+def plain_matmul(scale: int) -> Inference:
     """A product of whole numbers with the type of a scale."""
 
     def infer(_: onnx.NodeProto, operands: Operands) -> list[Known]:
@@ -173,37 +157,18 @@ def _plain_matmul(scale: int) -> Inference:
     return infer
 
 
-def _gemm(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+def gemm(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+    """Of matrices, either of which may be turned."""
     left, right = _dims(operands, 0), _dims(operands, 1)
     rows, columns = left[1 if _int(node, "transA") else 0], right[0 if _int(node, "transB") else 1]
     return [((rows, columns), _code(operands))]
 
 
-def _rounded(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+def rounded(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+    """Element by element, of quantised numbers."""
     return [(np.broadcast_shapes(_dims(operands, 0), _dims(operands, 3)), _code(operands))]
 
 
-def _packed_matmul(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+def packed_matmul(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+    """The node says how many columns there are."""
     return [((*_dims(operands, 0)[:-1], _int(node, "N")), _code(operands))]
-
-
-_INFERENCES: Mapping[str, Inference] = MappingProxyType(
-    {
-        "Attention": _foreign(_attention),
-        "MultiHeadAttention": _foreign(_multi_head(6)),
-        "DecoderMaskedMultiHeadAttention": _foreign(_multi_head(5)),
-        "GroupQueryAttention": _foreign(_grouped),
-        "PackedMultiHeadAttention": _foreign(_packed),
-        **dict.fromkeys(("RotaryEmbedding", "MoE", "QMoE"), _foreign(_like_first(1))),
-        **dict.fromkeys(("FusedMatMul", "TransposeMatMul"), _fused_matmul),
-        **dict.fromkeys(("FusedGemm", "GemmFastGelu"), _gemm),
-        "DynamicQuantizeMatMul": _plain_matmul(0),
-        "MatMulIntegerToFloat": _plain_matmul(2),
-        **dict.fromkeys(("QLinearAdd", "QLinearMul"), _rounded),
-        "MatMulNBits": _packed_matmul,
-        **dict.fromkeys(("GroupNorm", "SkipGroupNorm", "BiasSoftmax"), _like_first(2)),
-        **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_norm),
-        "SimplifiedLayerNormalization": _simple_norm,
-        "EmbedLayerNormalization": _embed_norm,
-    }
-)

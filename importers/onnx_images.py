@@ -218,11 +218,11 @@ def _stft(context: NodeContext) -> list[Op]:
     context.facts.learn(output, (dims[0], frames, bins, 2), context.facts.code[output])
     work, signal = Rewriting(context), context.node.input[0]
     if len(dims) == 2:
-        signal = work.unsqueezed(signal, 2)
+        signal = work.unsqueeze(signal, 2)
     names = [n for n in (signal, *context.node.input[2:3]) if n]
     frame = {"frame_step": step[0], "frame_length": length}
-    work.add("STFT", names, context.result(), outputs=[output], **frame, onesided=half)
-    return work.ops
+    work.write("STFT", names, context.result(), outputs=[output], **frame, onesided=half)
+    return work.written
 
 
 def _unpool(context: NodeContext) -> list[Op]:

@@ -81,7 +81,7 @@ def _padded(
     """A padding of some axes; one of nothing is an identity. Negative padding crops."""
     moved = {a: p for a, p in sorted(pads.items()) if p != (0, 0)}
     if not moved:
-        return [context.op("Identity", context.node.input[:1])]
+        return context.passed()
     sizes = (*(p[0] for p in moved.values()), *(p[1] for p in moved.values()))
     known: dict[str, AttributeValue] = {"axes": tuple(moved), "pads": sizes, **more}
     return [context.op("Pad", [*inputs], known)]
@@ -155,7 +155,7 @@ def _slice(context: NodeContext) -> list[Op]:
     places = context.normal(axes, len(source))
     moved = {a for a, s in zip(places, steps, strict=True) if s != 1 or source[a] != result[a]}
     if not moved:
-        return [context.op("Identity", context.node.input[:1])]
+        return context.passed()
     known: dict[str, AttributeValue] = {
         "axes": tuple(sorted(moved)),
         "slice_axes": tuple(places),

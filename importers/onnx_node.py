@@ -140,6 +140,10 @@ class NodeContext:
         outputs = tuple(self.node.output)
         return Op(self.name, kind, tuple(inputs), outputs, attributes or {}, self.scope)
 
+    def passed(self) -> list[Op]:
+        """The first operand as it is."""
+        return [self.op("Identity", self.node.input[:1])]
+
     def same(self, operands: Int | None = None, **attributes: AttributeValue) -> list[Op]:
         """The node as one operator of its own kind.
 

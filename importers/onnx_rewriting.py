@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-import onnx
-
-from importers.errors import UnsupportedError
-from importers.onnx_foreign_shapes import MISFITS
+from importers.errors import MISFITS, UnsupportedError
+from importers.onnx_checks import type_code
 from importers.onnx_node import NodeContext
+from importers.operators import Dims, GraphOperators, Setting
 from importers.parameters import parametrised
-from ir.graph import AttributeValue, Op
+from ir.graph import Op
 
-Dims: TypeAlias = tuple[int, ...]
 Int: TypeAlias = int
-BOOL, INT64 = int(onnx.TensorProto.BOOL), int(onnx.TensorProto.INT64)
 
 
 @dataclass(slots=True)
-class Rewriting:
+class Rewriting(GraphOperators[str]):
     """The operators of one node while they are written."""
 
     context: NodeContext
-    ops: list[Op] = field(default_factory=list)
+    written: list[Op] = field(default_factory=list)
+    target: str = ""
+    """The result that the next operator makes; empty for a new one."""
 
     def operand(self, index: int) -> str:
         """Name of an operand, "" where there is none."""
@@ -56,20 +55,20 @@ class Rewriting:
     def tensor(self, dims: Dims, code: Int | None = None) -> str:
         """A new tensor, of the type of the first operand unless told."""
         facts = self.context.facts
-        name = f"{self.context.node.output[0]}/{len(self.ops)}"
+        name = f"{self.context.node.output[0]}/{len(self.written)}"
         while name in facts.dims:
             name += "'"
         facts.learn(name, dims, facts.code[self.context.node.input[0]] if code is None else code)
         return name
 
-    def add(
+    def write(
         self,
         kind: str,
         inputs: Sequence[str],
         *dims: Dims,
         outputs: Sequence[str] = (),
         code: Int | None = None,
-        **attributes: AttributeValue,
+        **attributes: Setting,
     ) -> list[str]:
         """One more operator.
 
@@ -86,53 +85,50 @@ class Rewriting:
         """
         known = [*outputs, *[""] * (len(dims) - len(outputs))]
         made = [n or self.tensor(d, code) for n, d in zip(known, dims, strict=True)]
-        name = f"{self.context.name}/{len(self.ops)}" if self.ops else self.context.name
+        name = f"{self.context.name}/{len(self.written)}" if self.written else self.context.name
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
-        self.ops.append(Op(name, kind, tuple(inputs), tuple(made), attributes, self.context.scope))
+        scope = self.context.scope
+        self.written.append(Op(name, kind, tuple(inputs), tuple(made), attributes, scope))
         return made
 
-    def one(
+    def into(self, output: str) -> Rewriting:
+        """Writes the operator that makes a result which exists; a new one where there is none."""
+        return replace(self, target=output)
+
+    def dtype_of(self, value: str) -> str:
+        return self.context.facts.dtype[value]
+
+    def broadcast(self, kind: str, *values: str) -> Dims:
+        known = self.context.facts.dims.get(self.target)
+        return GraphOperators.broadcast(self, kind, *values) if known is None else known
+
+    def op(
         self,
         kind: str,
         inputs: Sequence[str],
-        dims: Dims,
-        output: str = "",
-        *,
-        code: Int | None = None,
-        **attributes: AttributeValue,
+        dims: Sequence[Int] = (),
+        dtype: str = "",
+        **attributes: Setting,
     ) -> str:
-        """One more operator with one result."""
-        return self.add(kind, inputs, dims, outputs=[output], code=code, **attributes)[0]
+        code = type_code(dtype) if dtype else self.code(inputs[0])
+        outputs = [self.target]
+        return self.write(kind, inputs, tuple(dims), outputs=outputs, code=code, **attributes)[0]
 
-    def split(self, name: str, axis: Int, sizes: Sequence[Int]) -> list[str]:
-        """Pieces of a tensor along an axis."""
-        dims = self.dims(name)
-        pieces = [(*dims[:axis], size, *dims[axis + 1 :]) for size in sizes]
-        return self.add("Split", [name], *pieces, code=self.code(name), axis=axis)
-
-    def reshaped(self, name: str, *dims: Int, output: str = "") -> str:
-        return self.one("Reshape", [name], dims, output, code=self.code(name))
-
-    def transposed(self, name: str, *perm: Int, output: str = "") -> str:
-        dims = self.dims(name)
-        moved = tuple(dims[p] for p in perm)
-        return self.one("Transpose", [name], moved, output, code=self.code(name), perm=perm)
-
-    def unsqueezed(self, name: str, *axes: Int, output: str = "") -> str:
-        dims = list(self.dims(name))
-        for axis in axes:
-            dims.insert(axis, 1)
-        code = self.code(name)
-        return self.one("Unsqueeze", [name], tuple(dims), output, code=code, axes=axes)
-
-    def cast(self, name: str, code: Int) -> str:
-        return self.one("Cast", [name], self.dims(name), code=code)
+    def several(
+        self,
+        kind: str,
+        inputs: Sequence[str],
+        results: Sequence[tuple[Sequence[Int], str]],
+        **attributes: Setting,
+    ) -> list[str]:
+        dims, code = [tuple(own) for own, _ in results], self.code(inputs[0])
+        return self.write(kind, inputs, *dims, outputs=(), code=code, **attributes)
 
     def heads_apart(self, name: str, heads: Int) -> str:
         """From batch, rows, heads times width to batch, heads, rows, width."""
         batch, rows, width = self.dims(name)
-        return self.transposed(self.reshaped(name, batch, rows, heads, width // heads), 0, 2, 1, 3)
+        return self.transpose(self.reshape(name, batch, rows, heads, width // heads), 0, 2, 1, 3)
 
 
 @parametrised
@@ -145,4 +141,4 @@ def rewritten(context: NodeContext, write: Callable[[Rewriting], None]) -> list[
         write(work)
     except (UnsupportedError, *MISFITS):
         return context.same()
-    return work.ops
+    return work.written

@@ -18,10 +18,11 @@ from onnx import numpy_helper, shape_inference
 
 from importers.errors import ModelError, UnboundError
 from importers.onnx_checks import captured, dense_form, describe
+from importers.onnx_contrib import foreign_types
 from importers.onnx_dimensions import bindable, evaluate_dimension, open_name
 from importers.onnx_facts import STANDARD_DOMAINS, TensorFacts, reads_of
 from importers.onnx_folding import folded
-from importers.onnx_foreign_shapes import Known, foreign_types
+from importers.onnx_foreign import Known
 from importers.onnx_guards import check_node
 from importers.onnx_node import node_context
 from importers.onnx_unknown_sizes import bound_value, loop_types, unknown_size, value_inputs

@@ -9,9 +9,11 @@ from types import MappingProxyType
 import numpy as np
 import onnx
 
+from importers.onnx_contrib import OPERATORS
+from importers.onnx_foreign import MICROSOFT
 from importers.onnx_values import Array
 from ir.ops import lookup
-from ir.ops.shape import VIEWS
+from ir.ops.shape import MOVES
 
 _INLINE_CONSTANT_ELEMENTS = 4
 BUFFER_NAMES = re.compile(
@@ -21,32 +23,14 @@ BUFFER_NAMES = re.compile(
 
 _WEIGHT_OPERANDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
-        **dict.fromkeys(("Gemm", "FusedGemm", "GemmFastGelu"), (1, 2)),
-        **dict.fromkeys(("Conv", "FusedConv", "ConvTranspose"), (1, 2)),
-        **dict.fromkeys(("FusedMatMul", "TransposeMatMul"), (1,)),
+        **dict.fromkeys(("Gemm", "Conv", "ConvTranspose"), (1, 2)),
         "DeformConv": (1, 3),
     }
 )
 """Operands that hold weights of kinds that the importer takes apart; the others are in the
 catalogue.
 """
-_FOREIGN_WEIGHT_OPERANDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
-    {
-        "Attention": (1, 2),
-        "MultiHeadAttention": (3,),
-        "DecoderMaskedMultiHeadAttention": (10,),
-        "PackedMultiHeadAttention": (3,),
-        "MoE": (2, 3, 4, 5, 6, 7),
-        "QMoE": (4, 7, 10),
-        "SkipLayerNormalization": (2, 3, 4),
-        "SkipSimplifiedLayerNormalization": (2, 3),
-        "EmbedLayerNormalization": (2, 3, 4, 5, 6),
-        "GroupNorm": (1, 2),
-        "SkipGroupNorm": (1, 2, 4),
-    }
-)
-"""The same for operators of ONNX Runtime."""
-_CARRIERS = frozenset({*VIEWS, "Transpose", "Cast", "Identity"})
+_CARRIERS = MOVES - {"Expand"}
 
 
 def weight_uses(graph: onnx.GraphProto) -> set[str]:
@@ -62,8 +46,9 @@ def weight_uses(graph: onnx.GraphProto) -> set[str]:
 
 
 def _weight_operands(node: onnx.NodeProto) -> tuple[int, ...]:
-    if node.domain == "com.microsoft" and node.op_type in _FOREIGN_WEIGHT_OPERANDS:
-        return _FOREIGN_WEIGHT_OPERANDS[node.op_type]
+    foreign = OPERATORS.get(node.op_type) if node.domain == MICROSOFT else None
+    if foreign is not None and foreign.weights:
+        return foreign.weights
     return _WEIGHT_OPERANDS.get(node.op_type, lookup(node.op_type).parameter_operands)
 
 

@@ -50,23 +50,22 @@ def _total(function: Callable[[Number, Number], Number]) -> Callable[..., Number
 
 _CALLS: Mapping[str, Callable[..., Number]] = MappingProxyType(
     {
-        "Add": _total(operator.add), "Mul": _total(operator.mul), "Pow": _power,
+        **{kind.__name__: _total(function) for kind, function in _BINARY.items()},
+        **{kind.__name__: function for kind, function in _COMPARISONS.items()},
+        **{name: f for f in (max, min, abs) for name in (f.__name__, f.__name__.capitalize())},
+        "Mul": _total(operator.mul), "PythonMod": operator.mod,
         "Integer": int, "Rational": operator.truediv, "Float": float,
-        **dict.fromkeys(("FloorDiv", "CleanDiv", "PythonFloorDiv"), operator.floordiv),
-        **dict.fromkeys(("Mod", "PythonMod"), operator.mod),
+        **dict.fromkeys(("CleanDiv", "PythonFloorDiv"), operator.floordiv),
         **dict.fromkeys(("IntTrueDiv", "FloatTrueDiv"), operator.truediv),
         **dict.fromkeys(("CeilToInt", "ceiling", "Ceil"), lambda v: -(-v // 1)),
         **dict.fromkeys(("FloorToInt", "floor", "TruncToInt", "Floor"), lambda v: v // 1),
-        **dict.fromkeys(("Max", "max"), max), **dict.fromkeys(("Min", "min"), min),
-        **dict.fromkeys(("Eq", "Equality"), operator.eq),
-        **dict.fromkeys(("Ne", "Unequality"), operator.ne),
-        **dict.fromkeys(("Lt", "StrictLessThan"), operator.lt),
-        **dict.fromkeys(("Le", "LessThan"), operator.le),
-        **dict.fromkeys(("Gt", "StrictGreaterThan"), operator.gt),
-        **dict.fromkeys(("Ge", "GreaterThan"), operator.ge),
-        "Abs": abs, "ToFloat": float,
+        "Equality": operator.eq, **dict.fromkeys(("Ne", "Unequality"), operator.ne),
+        "StrictLessThan": operator.lt, **dict.fromkeys(("Le", "LessThan"), operator.le),
+        "StrictGreaterThan": operator.gt, **dict.fromkeys(("Ge", "GreaterThan"), operator.ge),
+        "ToFloat": float,
     }
 )  # fmt: skip
+"""Those of Python have the names that its syntax tree gives them."""
 
 FUNCTIONS = frozenset(_CALLS)
 """Names in an expression that are no symbols."""

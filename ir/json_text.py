@@ -1,12 +1,27 @@
-"""JSON with a line for each value: the text of `json.dumps`, in half its time."""
+"""Values as JSON has them, and their text with a line for each: `json.dumps` in half its time."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any
+
+
+def finite(value: Any) -> Any:
+    """A value as JSON has it; None for a number that is not finite.
+
+    >>> finite({"step_s": math.inf, "dims": (8, 0.5)})
+    {'step_s': None, 'dims': [8, 0.5]}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return value
 
 
 def indented(value: Any, indent: int = 1) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from time import monotonic
-from typing import TypeAlias
+from types import UnionType
+from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from costmodel.memory import Optimizer
 from costmodel.software import GENERIC, SoftwareProfile, software_profile
-from ir.plan_estimate import Baseline
-from ir.symbols import Symbol
-from report.refusal import Refusal
+from ir.symbols import Symbol, parse_symbol
+from report.refusal import InfeasibleError
 from topology.cluster import Chip
+
+__all__ = ["LEAST_S", "NEEDED", "Cuts", "Deadline", "InfeasibleError", "RequestError"]
+__all__ += ["SearchRequest", "now_s", "recorded_request"]
 
 Cuts: TypeAlias = tuple[tuple[int, ...], ...]
 """In how many parts each dimension of each input is cut: MindSpore's `in_strategy`."""
@@ -22,45 +26,6 @@ class RequestError(ValueError):
     """A request that contradicts itself, the model or the machine; the message has what, where
     and how to mend it.
     """
-
-
-class InfeasibleError(Exception):
-    """No plan fits into the memory of the devices."""
-
-    def __init__(
-        self,
-        what: str,
-        needed_bytes: float,
-        available_bytes: float,
-        contributors: dict[str, float],
-        remedies: tuple[str, ...],
-        baselines: tuple[Baseline, ...] = (),
-        *,
-        interrupted: bool = False,
-        out_of_time: bool = False,
-    ) -> None:
-        super().__init__(what)
-        self.what = what
-        self.needed_bytes = needed_bytes
-        """Per device."""
-        self.available_bytes = available_bytes
-        """Per device."""
-        self.contributors = contributors
-        """Bytes per device by cause, largest first."""
-        self.remedies = remedies
-        self.baselines = baselines
-        self.interrupted = interrupted
-        """Whether the user ended the look for remedies (Ctrl-C)."""
-        self.out_of_time = out_of_time
-        """Whether the time limit ended it."""
-
-    @property
-    def refusal(self) -> Refusal:
-        """What is told of it."""
-        return Refusal(
-            self.what, self.needed_bytes, self.available_bytes, self.contributors, self.remedies,
-            self.baselines, self.interrupted, self.out_of_time,
-        )  # fmt: skip
 
 
 NEEDED = "needed"
@@ -200,66 +165,69 @@ class SearchRequest:
     def to_dict(self) -> dict[str, object]:
         """Record for plan.json: what decides the answer, so neither threads nor the time limit.
 
-        It holds lists, as JSON does, so that a plan equals what is read back from its file.
+        It holds lists, as JSON does, so that a plan equals what is read back from its file. A field
+        that not every request is told of is left out where it is as usual.
         """
-        data = asdict(self)
-        for key in ("threads", "time_limit_s"):
-            del data[key]
-        data["optimizer"] = self.optimizer.value
-        data["bind"] = [
-            [name, size if isinstance(size, int) else str(size)] for name, size in self.bind
-        ]
-        data["rules"] = [list(pair) for pair in self.rules]
-        if self.pins:
-            data["pins"] = [[name, [list(own) for own in cuts]] for name, cuts in self.pins]
-        else:
-            del data["pins"]
-        self._record_wishes(data)
-        if self.cost == "time":
-            del data["cost"]
-        whole = ("global_batch", "micro_batch", "pipeline", "recompute", "interleave")
-        for key in whole if self.global_batch is None else ():
-            del data[key]
-        if self.global_batch is None and self.zero == "auto":
-            del data["zero"]
-        for key, usual in (
-            ("rest", "auto"),
-            ("profile", "generic"),
-            ("sequence_parallel", "auto"),
-            ("context_parallel", "auto"),
-            ("offload", "off"),
-            ("ring_attention", "off"),
-            ("stage_meshes", "equal"),
-            ("fully_use_devices", False),
-            ("cut_positions", False),
-        ):
-            if data[key] == usual:
-                del data[key]
-        if isinstance(self.dataset_strategy, tuple):
-            data["dataset_strategy"] = [list(cuts) for cuts in self.dataset_strategy]
-        return data
+        cut = self.global_batch is not None
+        told = _ALWAYS_TOLD | _TOLD_OF_CUTS if cut else _ALWAYS_TOLD
+        left_out = _NEVER_TOLD if cut else _NEVER_TOLD | _TOLD_OF_CUTS - {"zero"}
+        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        return {
+            name: _plain(value)
+            for name, (value, usual) in values.items()
+            if name not in left_out and (name in told or value not in {usual, ()})
+        }
 
-    def _record_wishes(self, data: dict[str, object]) -> None:
-        """Put wishes into a record as lists; leave out those that there are not."""
-        data["degrees"] = [list(pair) for pair in self.degrees]
-        data["calibration"] = [list(pair) for pair in self.calibration]
-        data["soft_pins"] = [[n, [list(c) for c in own], w] for n, own, w in self.soft_pins]
-        data["close_to"] = [[name, [list(c) for c in own]] for name, own in self.close_to]
-        data["scoped_degrees"] = [
-            [scope, [list(pair) for pair in own]] for scope, own in self.scoped_degrees
-        ]
-        data["rests"] = [[name, list(cuts)] for name, cuts in self.rests]
-        data["close_mesh"] = [list(axis) for axis in self.close_mesh]
-        data["close_parts"] = [list(pair) for pair in self.close_parts]
-        data["stage_starts"] = list(self.stage_starts)
-        for key in (
-            "degrees", "scoped_degrees", "rests", "soft_pins", "close_to", "close_mesh",
-            "close_parts", "stage_starts", "calibration",
-        ):  # fmt: skip
-            if not data[key]:
-                del data[key]
-        if self.max_changes is None:
-            del data["max_changes"]
+
+_NEVER_TOLD = {"threads", "time_limit_s"}
+_TOLD_OF_CUTS = {"global_batch", "micro_batch", "pipeline", "recompute", "zero", "interleave"}
+_ALWAYS_TOLD = {
+    "training", "optimizer", "dtype", "batch", "memory_limit_bytes", "dataset_strategy", "target",
+    "solver", "effort", "fused_attention", "all_to_all", "seed", "bind", "rules", "overlap",
+}  # fmt: skip
+
+
+def _plain(value: object) -> object:
+    """A value of a request as JSON has it."""
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Optimizer):
+        return value.value
+    return str(value) if isinstance(value, Symbol) else value
+
+
+def recorded_request(record: Mapping[str, object]) -> SearchRequest:
+    """The request that `SearchRequest.to_dict` recorded; what is not told there is as usual.
+
+    Raises:
+        RequestError: a field has a value of another form.
+    """
+    hints = get_type_hints(SearchRequest)
+    told = {name: _read(hints[name], record[name], name) for name in hints if name in record}
+    return SearchRequest(**told)
+
+
+def _read(form: Any, value: object, name: str) -> Any:
+    """The value of a form that `_plain` made `value` of."""
+    for each in get_args(form) if get_origin(form) in {Union, UnionType} else (form,):
+        inner = get_args(each)
+        if inner and isinstance(value, list | tuple):
+            kinds = inner if Ellipsis not in inner else inner[:1] * len(value)
+            if len(kinds) == len(value):
+                pairs = zip(kinds, value, strict=True)
+                return tuple(_read(kind, item, name) for kind, item in pairs)
+        elif each is type(value) or (each is float and type(value) is int):
+            return value
+        elif each in {Symbol, Optimizer} and isinstance(value, str):
+            try:
+                return parse_symbol(value) if each is Symbol else Optimizer(value)
+            except ValueError as error:
+                raise _misread(str(error), name) from error
+    raise _misread(f"{str(value)[:80]!r} is of another form", name)
+
+
+def _misread(what: str, name: str) -> RequestError:
+    return RequestError(f"{what}\n  at:  request.{name} of the plan\n  fix: search again")
 
 
 LEAST_S = 0.1

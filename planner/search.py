@@ -143,8 +143,9 @@ def _with_stages_named(
 ) -> InfeasibleError:
     """The refusal of a batch that fits neither as one nor in micro-batches."""
     stages = () if asked.pipeline == "auto" else ("--pipeline auto, which may cut stages too",)
-    return InfeasibleError(
-        f"{split.what}, in micro-batches too",
-        split.needed_bytes, split.available_bytes, split.contributors,
-        (*stages, *split.remedies), whole.baselines, interrupted=split.interrupted,
-    )  # fmt: skip
+    return replace(
+        split,
+        what=f"{split.what}, in micro-batches too",
+        remedies=(*stages, *split.remedies),
+        baselines=whole.baselines,
+    )

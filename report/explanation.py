@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from ir.json_text import finite
+
 
 class Record:
     """Gives itself as plain JSON values."""
@@ -20,22 +22,12 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: lists, dicts, text, finite numbers, None."""
-        return {str(k): plain(v) for k, v in asdict(self).items()}  # type: ignore[call-overload]
-
-
-def plain(value: object) -> object:
-    """A value as JSON has it; None for a number that is not finite."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    return value
+        record: dict[str, Any] = finite(asdict(self))  # type: ignore[call-overload]
+        return record
 
 
 def rebuilt(form: Any, value: Any) -> Any:
-    """The value of a type that `plain` made `value` of; a float that was not finite is infinite.
+    """The value of a type that `to_dict` made `value` of; a float that was not finite is infinite.
 
     >>> rebuilt(tuple[float, ...], [1.5, None])
     (1.5, inf)

@@ -1,9 +1,9 @@
-"""Why no plan fits into memory, and what would: facts counted once, for text and JSON."""
+"""That no plan fits into memory, why, and what would: raised, and told as text and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from ir.plan_estimate import Baseline
 from report.plan_tables import baseline_table
@@ -13,9 +13,9 @@ from topology.units import format_bytes
 MOST_LISTED = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """That no plan fits. Bytes are of one device."""
+@dataclass(eq=False)
+class InfeasibleError(Exception):
+    """No plan fits into the memory of the devices. Bytes are of one device."""
 
     what: str
     needed_bytes: float
@@ -23,11 +23,14 @@ class Refusal:
     contributors: Mapping[str, float]
     """Bytes by cause, largest first."""
     remedies: tuple[str, ...]
-    baselines: tuple[Baseline, ...]
-    interrupted: bool
-    """The user ended the look for remedies."""
-    out_of_time: bool
+    baselines: tuple[Baseline, ...] = ()
+    interrupted: bool = field(default=False, kw_only=True)
+    """The user ended the look for remedies (Ctrl-C)."""
+    out_of_time: bool = field(default=False, kw_only=True)
     """The time limit ended it."""
+
+    def __str__(self) -> str:
+        return self.what
 
     def reason(self) -> Lines:
         """Why nothing fits."""

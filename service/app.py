@@ -26,8 +26,6 @@ from service.page import missing_page, page_folder
 from service.routes import forgetting, health, jobs, plans, uploads, work
 from service.settings import Settings
 from service.store.engine import open_engine
-from service.store.items import Items
-from service.store.jobs import Jobs
 from service.streams import Streams
 from service.version import planner_code, planner_version
 from service.views.cache import ViewCache
@@ -54,12 +52,10 @@ def create_app(settings: Settings) -> FastAPI:
     state = app.state
     state.settings = settings
     state.engine = open_engine(settings.database)
-    state.items = Items(state.engine, settings.limits.kept_bytes)
-    state.jobs = Jobs(state.engine, settings.limits.waiting_jobs)
-    state.store = VisibleStore(state.items)
-    state.desk = Desk(state.jobs)
-    state.streams = Streams(state.jobs, settings.limits)
-    state.figures = Figures(state.jobs, state.streams)
+    state.store = VisibleStore(state.engine, settings.limits.kept_bytes)
+    state.desk = Desk(state.engine, settings.limits.waiting_jobs)
+    state.streams = Streams(state.desk, settings.limits)
+    state.figures = Figures(state.desk, state.streams)
     state.supervisor = Supervisor(settings)
     state.uploads = Counter[str]()
     state.views = ViewCache()

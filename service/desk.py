@@ -7,16 +7,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from service.store.jobs import Job, Jobs, Listing
+from sqlalchemy import Engine
+
+from service.store.jobs import Job, Jobs
 from service.version import planner_code
 from service.visible import CURRENT_OWNER
 
 
-class Desk:
-    """Jobs of the owner who asks."""
+class Desk(Jobs):
+    """Jobs of the owner of the current request."""
 
-    def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
+    def __init__(self, engine: Engine, most_waiting: int) -> None:
+        super().__init__(engine, most_waiting, CURRENT_OWNER.get)
 
     def submit(self, kind: str, request: Mapping[str, Any], priority: int = 0) -> Job:
         """Accept work; the same request as before is answered at once.
@@ -24,51 +26,7 @@ class Desk:
         Raises:
             FullError: too many jobs of the owner wait.
         """
-        return self._jobs.submit(self.owner, kind, request_key(kind, request), request, priority)
-
-    def find(self, job_id: str) -> Job:
-        """One job.
-
-        Raises:
-            NotFoundError: the asker has none of this id.
-        """
-        return self._jobs.find(self.owner, job_id)
-
-    def listed(self, asked: Listing) -> tuple[list[Job], int]:
-        """A page of jobs, and how many there are in all.
-
-        Raises:
-            NotFoundError: as `Jobs.listed`.
-        """
-        return self._jobs.listed(self.owner, asked)
-
-    def forget(self, job_id: str) -> Job:
-        """Forget a job that is over.
-
-        Raises:
-            NotFoundError: the asker has none of this id.
-        """
-        return self._jobs.forget(self.owner, job_id)
-
-    def cancel(self, job_id: str) -> Job:
-        """End a job.
-
-        Raises:
-            NotFoundError: the asker has none of this id.
-        """
-        return self._jobs.cancel(self.owner, job_id)
-
-    def events(self, job_id: str, after: int) -> list[tuple[int, str]]:
-        """Progress of a job beyond an event.
-
-        Raises:
-            NotFoundError: the asker has no such job.
-        """
-        return self._jobs.events(self.owner, job_id, after)
-
-    @property
-    def owner(self) -> str:
-        return CURRENT_OWNER.get()
+        return self.accept(kind, request_key(kind, request), request, priority)
 
 
 def request_key(kind: str, request: Mapping[str, Any]) -> str:

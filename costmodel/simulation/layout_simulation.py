@@ -17,15 +17,15 @@ from costmodel.training.calibration import Calibration, shipped_calibration
 from costmodel.training.families import family_of
 from costmodel.training.layout_check import near_batches, order_faults
 from costmodel.training.machines import machine
-from costmodel.training.mixing import Mixing
 from costmodel.training.predict import constants_of, predict
 from costmodel.training.rows import expert_remarks
+from costmodel.training.sizes import model_flops
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from ir.throughput import Load
 
 if TYPE_CHECKING:
-    from costmodel.training.records import TrainingModel, TrainingRun
+    from costmodel.training.records import TrainingRun
 
 
 def calibrated(training: TrainingRun, known: Calibration | None = None) -> LayoutConstants:
@@ -139,52 +139,8 @@ def load_of_run(training: TrainingRun) -> Load:
         devices=layout.devices,
         samples=float(layout.global_batch),
         tokens=tokens,
-        flops=tokens * model_flops_per_token(training.model, layout.seq_len),
+        flops=float(model_flops(RunTable.of([training]), whole=True)[0]),
         peak_flops=found.peak(training.precision),
         memory_bytes=found.usable_bytes,
         precision=found.product_type(training.precision),
     )
-
-
-def model_flops_per_token(model: TrainingModel, seq_len: int) -> float:
-    """Arithmetic of products and attention, forward and backward, of one token.
-
-    Twice for every weight that a token meets and the full square of attention, three times over:
-    6 N + 12 L h s for a dense model of full-width heads, plus the head. Each further token that is
-    predicted takes a mean layer of two blocks, a product that joins its embedding, and the head
-    again, as Megatron-LM counts (`num_floating_point_operations`). Mixers without softmax have
-    the products of their chunks and states in the place of that square.
-
-    Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B; Narayanan et al., SC21,
-    arXiv 2104.04473, section 5.1.
-    """
-    value = model.value_size or model.head_size
-    width = 2.0 + model.gated
-    queries = model.heads * (1 + model.query_gate)
-    projections = 1.0 * model.hidden * (queries + 2 * model.kv_heads) * model.head_size
-    if model.kv_rank:
-        rank = model.query_rank or model.hidden
-        projections = model.hidden * model.query_rank + rank * model.heads * model.head_size
-        projections += model.hidden * (model.kv_rank + model.rotary_size)
-        projections += model.kv_rank * model.heads * (model.head_size - model.rotary_size + value)
-    projections += model.heads * value * model.hidden
-    dense = width * model.hidden * model.ffn
-    rows = model.expert_hidden or model.hidden
-    chosen = model.experts_per_token * model.expert_ffn
-    routed = width * (rows * chosen + model.hidden * model.shared_ffn)
-    routed += model.experts * model.hidden + 2.0 * model.hidden * model.expert_hidden
-    blocks = model.layers - model.bare_layers
-    routed_layers = blocks - model.dense_layers if model.experts else 0
-    scores = model.heads * (model.head_size + value) * seq_len
-    with_attention = model.layers if model.attention_layers < 0 else model.attention_layers
-    layers = with_attention * (projections + scores)
-    if model.mixer is not None:
-        layers += model.mixer.layers * model.mixer.weights_and_core(model.hidden)
-    layers += routed_layers * routed + (blocks - routed_layers) * dense
-    behind = model.further * (2.0 * layers / _blocks(model) + 2.0 * model.hidden**2)
-    return 6.0 * (layers + behind + (1 + model.further) * model.hidden * model.vocab)
-
-
-def _blocks(model: TrainingModel) -> float:
-    """Blocks of a model: with attention or another mixer, and feed-forward ones."""
-    return float(Mixing.of([model]).blocks[0]) * model.layers

@@ -26,6 +26,8 @@ from costmodel.training.memory import (
 )
 from costmodel.training.passes import BESIDE, IN_TURN, Joins, computing, overlapped_s
 from costmodel.training.sizes import (
+    active_parameters,
+    chosen_parameters,
     expert_parts,
     gathered_parameters,
     head_tables,
@@ -193,21 +195,14 @@ class _Layout:
 
     def _uneven(self, activity: Activity) -> float:
         """How much longer the busiest expert rank takes; for computation its experts' share."""
-        model, factor = self.run.model, self.options.expert_imbalance
-        if not model.experts or factor == 1.0:
+        factor = self.options.expert_imbalance
+        if not self.run.model.experts or factor == 1.0:
             return 1.0
         if activity.is_communication:
             return factor if activity.kind == "all_to_all" else 1.0
-        width, mixing = 2.0 + model.gated, self.table.mixing
-        rows = model.expert_hidden or model.hidden
-        routed = width * rows * model.expert_ffn * model.experts_per_token
-        rest = width * model.hidden * model.shared_ffn
-        own = 2.0 * model.hidden * (model.heads + model.kv_heads) * model.head_size
-        rest += own * float(mixing.attention[0])
-        if model.mixer is not None:
-            rest += model.mixer.weights_and_core(model.hidden) * float(mixing.share[0])
-        share = routed / (routed + rest)
-        return 1.0 + (factor - 1.0) * share
+        mixing = self.table.mixing
+        products = active_parameters(self.table) + mixing.share * mixing.flops / 2.0
+        return 1.0 + (factor - 1.0) * float((chosen_parameters(self.table) / products)[0])
 
     def _tier_of(self, cause: str) -> str:
         layout = self.run.layout

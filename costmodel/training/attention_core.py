@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["core_s", "rate16", "value_size"]
+__all__ = ["core_s", "rate16"]
 
 
 _SCORE_FORWARD, _SCORE_BACKWARD = 13.0, 17.0
@@ -32,11 +32,6 @@ def rate16(table: RunTable, c: StepConstants) -> FloatArray:
     return table.machine.flops16 * table.machine.products16 * c.matmul
 
 
-def value_size(table: RunTable) -> FloatArray:
-    """Width of one value head."""
-    return np.where(table.value_size > 0, table.value_size, table.head_size)
-
-
 def core_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     """Scores, softmax and their product with the values.
 
@@ -45,7 +40,7 @@ def core_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     needs. Unfused: two batched products over the whole square, and the traffic of the scores.
     """
     heads, sequence = table.heads / table.tp, table.seq_len
-    value = value_size(table)
+    value = table.value_size
     seen = sequence * np.where((table.causal > 0) & (table.whole_square <= 0), 0.5, 1.0)
     local = np.where(table.window > 0, np.minimum(table.window, seen), seen)
     share = np.where(table.window > 0, 1.0 / table.global_every, 1.0)
@@ -84,7 +79,7 @@ def _kernel_alone_s(table: RunTable) -> tuple[FloatArray, FloatArray]:
         table.seq_len / table.cp,
         table.seq_len,
         table.head_size,
-        value_size(table),
+        table.value_size,
     )
     chip = (
         rates.shapes.units, rates.flops16, rates.vector_flops,

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from costmodel.training.baseline import model_flops
 from costmodel.training.cells import as_number, cell
 from costmodel.training.notes import read_notes
 from costmodel.training.records import LayoutError
 from costmodel.training.rows import read_row
 from costmodel.training.run_schema import COLUMNS, REQUIRED
-from costmodel.training.sizes import expert_parts
+from costmodel.training.sizes import expert_parts, model_flops
 from costmodel.training.sources import source_of
 from costmodel.training.stacks import counts_whole_attention
 from costmodel.training.table import RunTable

@@ -3,9 +3,8 @@
     minimise  sum_i w_i rho((ln predicted_i - ln measured_i) / 0.06) + sum_c ((x_c - p_c) / s_c)^2
 
 with rho(z) = 4 ln(1 + z^2 / 4), x the logarithm of a rate or a time, or a share
-itself, p its prior. A prior weighs as
-much as one row that is off by 6 %, so that few rows say little. What a software
-profile keeps in memory is fitted to published peaks alike.
+itself, p its prior. A prior weighs as much as one row that is off by 6 %, so that few rows say
+little.
 """
 
 from __future__ import annotations
@@ -15,17 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costmodel.training.memory import MemoryConstants, memory_use
 from costmodel.training.step import step_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from costmodel.training.constants import StepConstants
-    from costmodel.training.families import MemoryFamily
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["MEMORY_PRIORS", "PRIORS", "Prior", "at_limit", "fit", "fit_memory", "reported_bytes"]
+__all__ = ["PRIORS", "Prior", "fit"]
 
 _NOISE = 0.06
 """Relative error of one row that counts as one: repeats of published runs differ by about this
@@ -178,18 +175,6 @@ class _Sought:
         return np.concatenate([_soft(errors * self.scale), beside.T], axis=1)
 
 
-def at_limit(constants: StepConstants, names: Sequence[str]) -> tuple[str, ...]:
-    """The fitted constants that ended at a physical limit, which says that a cause is missing."""
-    found = []
-    for name in names:
-        prior, value = PRIORS[name], getattr(constants, name)
-        width = abs(prior.coordinate(prior.high) - prior.coordinate(prior.low))
-        edges = (prior.coordinate(prior.low), prior.coordinate(prior.high))
-        if min(abs(prior.coordinate(max(value, 1e-12)) - edge) for edge in edges) < 1e-3 * width:
-            found.append(name)
-    return tuple(found)
-
-
 def _at(
     start: StepConstants, names: Sequence[str], priors: Sequence[Prior], point: FloatArray
 ) -> StepConstants:
@@ -204,51 +189,3 @@ def _soft(errors: FloatArray) -> FloatArray:
     """
     soft: FloatArray = np.sign(errors) * _TAIL * np.sqrt(np.log1p((errors / _TAIL) ** 2))
     return soft
-
-
-_MEMORY_NOISE = 0.08
-"""Relative error of one row that counts as one."""
-
-MEMORY_PRIORS: Mapping[str, Prior] = {
-    "activations": Prior(1.0, 0.25, 0.1, 3.0),
-    "selective_kept": Prior(0.5, 0.4, 0.05, 1.0),
-    "logit_bytes": Prior(10.0, 0.35, 2.0, 24.0),
-    "context_bytes": Prior(1e9, 0.7, 1e8, 8e9),
-    "reserve": Prior(1.06, 0.03, 1.0, 1.3),
-}
-"""Priors by name; their centres are replaced by what is counted for a profile."""
-
-
-def reported_bytes(table: RunTable, constants: MemoryConstants, counter: str) -> FloatArray:
-    """What runs of a profile report: allocated, reserved, or all that the first device uses."""
-    if counter == "first":
-        return memory_use(table, constants, ("first",)).total
-    use = memory_use(table, constants)
-    return use.reserved if counter == "reserved" else use.total
-
-
-def fit_memory(
-    table: RunTable, measured_bytes: FloatArray, family: MemoryFamily
-) -> MemoryConstants:
-    """Constants under which the runs of a table take the measured memory best."""
-    from scipy.optimize import least_squares  # noqa: PLC0415  half a second to import
-
-    start = replace(MemoryConstants(), **family.counted)
-    priors = [MEMORY_PRIORS[name] for name in family.fitted]
-    centre = np.log([getattr(start, name) for name in family.fitted])
-    spread = np.array([prior.spread for prior in priors])
-    low = np.log([prior.low for prior in priors])
-    high = np.log([prior.high for prior in priors])
-
-    def at(point: FloatArray) -> MemoryConstants:
-        values = np.exp(point)
-        return replace(start, **dict(zip(family.fitted, values.tolist(), strict=True)))
-
-    def residuals(point: FloatArray) -> FloatArray:
-        predicted = reported_bytes(table, at(point), family.counter)
-        errors = (np.log(predicted) - np.log(measured_bytes)) / _MEMORY_NOISE
-        soft = np.sign(errors) * np.sqrt(2.0 * (np.sqrt(1.0 + errors**2) - 1.0))
-        return np.concatenate([soft, (point - centre) / spread])
-
-    begin = np.clip(centre, low + 1e-6, high - 1e-6)
-    return at(least_squares(residuals, begin, bounds=(low, high), x_scale=spread).x)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from costmodel.operators import matmul_s
-from costmodel.training.attention_core import core_s, rate16, value_size
+from costmodel.training.attention_core import core_s, rate16
 from costmodel.training.sizes import expert_parts, mixer_inward
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def inward_products(table: RunTable) -> Iterator[Product]:
     if np.any(latent):
         share = mixing.attention * latent
         queries = table.heads * table.head_size / table.tp
-        keys = table.heads * (table.head_size - table.rotary_size + value_size(table)) / table.tp
+        keys = table.heads * (table.head_size - table.rotary_size + table.value_size) / table.tp
         rank = np.where(table.query_rank > 0, table.query_rank, table.hidden)
         yield Product("latent queries", rows, queries, rank, share)
         yield Product("latent keys", rows, keys, np.maximum(table.kv_rank, 1.0), share)
@@ -251,7 +251,7 @@ def inward_products(table: RunTable) -> Iterator[Product]:
 def outward_products(table: RunTable) -> Iterator[Product]:
     """Projections out of them."""
     rows, mixing = tokens(table), table.mixing
-    out = table.heads * value_size(table) / table.tp
+    out = table.heads * table.value_size / table.tp
     yield Product("attention output", rows, table.hidden, out, mixing.attention)
     if np.any(mixing.share > 0):
         out = np.maximum(mixing.outward / table.tp, 1.0)

@@ -36,6 +36,7 @@ __all__ = [
     "layer_bytes",
     "logit_bytes",
     "memory_use",
+    "reported_bytes",
 ]
 
 
@@ -170,6 +171,14 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     )
 
 
+def reported_bytes(table: RunTable, c: MemoryConstants, counter: str) -> FloatArray:
+    """What runs of a profile report: allocated, reserved, or all that the first device uses."""
+    if counter == "first":
+        return memory_use(table, c, ("first",)).total
+    use = memory_use(table, c)
+    return use.reserved if counter == "reserved" else use.total
+
+
 def charged_bytes(
     table: RunTable, c: MemoryConstants, stages: tuple[str, ...] = ("first", "middle", "last")
 ) -> FloatArray:
@@ -187,7 +196,7 @@ def layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, FloatA
     count = tokens(table)
     split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
     mixing, routed = table.mixing, routed_share(table)
-    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    value = table.value_size
     stream = 4.0 * mixing.blocks * table.hidden / split
     latent = table.kv_rank > 0
     key_heads = np.where(latent, table.heads, table.kv_heads)
@@ -229,7 +238,7 @@ def _every_other_product(table: RunTable, split: FloatArray) -> FloatArray:
     queries, values, the first of the feed-forward layer, and its last. Nobody needs the last one;
     compiled layers do not keep it.
     """
-    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    value = table.value_size
     cut = table.heads * (table.head_size + value) + table.kv_heads * value + table.ffn
     whole = table.hidden * (1.0 + table.uncompiled)
     return 2.0 * (whole / split + cut / table.tp)

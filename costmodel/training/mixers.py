@@ -130,11 +130,6 @@ class Mixer:
         """
         return (1 + self.gated) * self.inner + self.decays + self.in_steps(hidden) / hidden
 
-    def weights_and_core(self, hidden: int) -> float:
-        """Weights that a token meets, and half the operations of the core."""
-        keys = 0 if self.kind is MixerKind.MAMBA else 2 * self.keys
-        return hidden * (self.columns(hidden) + keys + self.inner) + self.flops() / 2.0
-
     def small(self) -> float:
         """Parameters that are no matrix: convolution, decays, normalisation."""
         kernel = (self.convolution + (self.kind not in _DELTA)) * self.convolved

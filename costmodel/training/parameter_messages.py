@@ -13,8 +13,9 @@ import numpy as np
 from costmodel.collectives.buckets import shares
 from costmodel.collectives.kinds import Collective
 from costmodel.training.communication import group
-from costmodel.training.matrices import dense_matrices, expert_matrices
 from costmodel.training.sizes import (
+    dense_matrices,
+    expert_matrices,
     expert_parts,
     expert_replicas,
     mtp_layers,

@@ -11,10 +11,9 @@ import numpy as np
 
 from costmodel.training.calibration import Ends, neighbours_of, shipped_calibration
 from costmodel.training.families import block_of, family_of, memory_families, stand_in
-from costmodel.training.fitting import reported_bytes
 from costmodel.training.generic import GENERIC, NO_RUNS
 from costmodel.training.measured_spans import distances, unmeasured, widened
-from costmodel.training.memory import charged_bytes
+from costmodel.training.memory import charged_bytes, reported_bytes
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from ir.published import QUARTER

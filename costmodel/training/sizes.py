@@ -1,19 +1,28 @@
-"""Counts of parameters: of a layer, of a whole model and of one device."""
+"""The matrices of a mean layer, and what is counted with them: parameters of a layer, of a whole
+model and of one device, and operations.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from costmodel.training.stage_split import equal_with_head
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from costmodel.training.table import FloatArray, RunTable
 
 __all__ = [
+    "Matrix",
     "active_parameters",
+    "chosen_parameters",
+    "dense_matrices",
     "dense_share",
+    "expert_matrices",
+    "expert_parameters",
     "expert_parts",
     "expert_replicas",
     "head_tables",
@@ -21,6 +30,7 @@ __all__ = [
     "layer_parameters",
     "local_parameters",
     "mixer_inward",
+    "model_flops",
     "model_parameters",
     "mtp_layers",
     "replicas_of",
@@ -74,20 +84,82 @@ def lacking_layers(table: RunTable) -> FloatArray:
     return np.where(equal & room, fewer, 0.0)
 
 
-def mixing_parameters(table: RunTable) -> FloatArray:
-    """Parameters of attention, other mixers and normalisation of a mean layer."""
-    mixing, value = table.mixing, np.where(table.value_size > 0, table.value_size, table.head_size)
-    queries = table.heads * (1.0 + mixing.query_gate)
-    plain = table.hidden * (queries + 2.0 * table.kv_heads) * table.head_size
+class Matrix(NamedTuple):
+    """Equal matrices of a mean layer: sizes, and how many there are, each of shape (N,)."""
+
+    rows: FloatArray
+    columns: FloatArray
+    copies: FloatArray
+    row_parts: FloatArray
+    column_parts: FloatArray
+    """Devices that split the rows and the columns."""
+    spread: FloatArray
+    """Devices over which whole matrices are spread."""
+
+    @property
+    def elements(self) -> FloatArray:
+        """Elements of all of them, before they are split."""
+        return self.rows * self.columns * self.copies
+
+    @property
+    def short(self) -> FloatArray:
+        """The shorter side of the part that a device has of each."""
+        return np.minimum(self.rows / self.row_parts, self.columns / self.column_parts)
+
+    @property
+    def long(self) -> FloatArray:
+        """Its longer side."""
+        return np.maximum(self.rows / self.row_parts, self.columns / self.column_parts)
+
+    @property
+    def held(self) -> FloatArray:
+        """Of how many of them a device has a part; none of those without elements."""
+        return np.where(self.elements > 0, self.copies / self.spread, 0.0)
+
+
+def dense_matrices(table: RunTable) -> Iterator[Matrix]:
+    """All but those of routed experts."""
+    mixing, routed, tp, whole = table.mixing, routed_share(table), table.tp, np.ones_like(table.tp)
+
+    def inward(rows: FloatArray, columns: FloatArray, count: FloatArray) -> Matrix:
+        return Matrix(rows, columns, count, whole, tp, whole)
+
+    def outward(rows: FloatArray, columns: FloatArray, count: FloatArray) -> Matrix:
+        return Matrix(rows, columns, count, tp, whole, whole)
+
+    yield from (inward(*sizes) for sizes in _attention(table))
+    yield outward(table.heads * table.value_size, table.hidden, mixing.attention)
+    yield inward(table.hidden, mixing.inward + mixing.groups * mixing.group_inward, mixing.share)
+    yield outward(mixing.outward, table.hidden, mixing.share)
+    for width, share in ((table.ffn, dense_share(table)), (table.shared_ffn, routed)):
+        yield inward(table.hidden, width, (1.0 + table.gated) * share)
+        yield outward(width, table.hidden, share)
+    yield inward(table.hidden, table.experts, routed)
+    yield inward(table.hidden, mixing.expert_hidden, 2.0 * routed * mixing.latent)
+
+
+def _attention(table: RunTable) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Rows, columns and number of the matrices into attention."""
+    mixing, latent = table.mixing, table.kv_rank > 0
+    plain, compressed = mixing.attention * ~latent, mixing.attention * latent
+    queries = table.heads * (1.0 + mixing.query_gate) * table.head_size
+    yield table.hidden, queries, plain
+    yield table.hidden, table.kv_heads * table.head_size, 2.0 * plain
     rank = np.where(table.query_rank > 0, table.query_rank, table.hidden)
-    query = table.hidden * table.query_rank + rank * table.heads * table.head_size
-    keys = table.hidden * (table.kv_rank + table.rotary_size)
-    keys = keys + table.kv_rank * table.heads * (table.head_size - table.rotary_size + value)
-    inward = np.where(table.kv_rank > 0, query + keys, plain)
-    attention = mixing.attention * (inward + table.heads * value * table.hidden)
-    columns = mixing.inward + mixing.groups * mixing.group_inward + mixing.outward
-    other = mixing.share * (table.hidden * columns + mixing.small)
-    return attention + mixing.blocks * table.hidden + other
+    yield table.hidden, table.query_rank, compressed
+    yield rank, table.heads * table.head_size, compressed
+    yield table.hidden, table.kv_rank + table.rotary_size, compressed
+    widened = table.heads * (table.head_size - table.rotary_size + table.value_size)
+    yield table.kv_rank, widened, compressed
+
+
+def expert_matrices(table: RunTable) -> Iterator[Matrix]:
+    """Those of all routed experts."""
+    parts, whole = expert_parts(table), np.ones_like(table.tp)
+    experts = routed_share(table) * table.experts
+    inner, outer = table.mixing.expert_hidden, table.expert_ffn
+    yield Matrix(inner, outer, (1.0 + table.gated) * experts, whole, parts, table.ep)
+    yield Matrix(outer, inner, experts, parts, whole, table.ep)
 
 
 def mixer_inward(table: RunTable) -> FloatArray:
@@ -98,40 +170,65 @@ def mixer_inward(table: RunTable) -> FloatArray:
     return (table.mixing.inward + keys) / table.tp
 
 
+def _elements(matrices: Iterable[Matrix]) -> FloatArray:
+    found: FloatArray = sum(each.elements for each in matrices)  # type: ignore[assignment]  # there are some
+    return found
+
+
 def expert_parameters(table: RunTable) -> FloatArray:
-    """Parameters of all routed experts of one layer."""
-    return table.experts * (2.0 + table.gated) * table.mixing.expert_hidden * table.expert_ffn
+    """Parameters of all routed experts of a mean layer."""
+    return _elements(expert_matrices(table))
 
 
-def latent_parameters(table: RunTable) -> FloatArray:
-    """Parameters of the products into the width that experts work on, and out of it."""
-    return table.mixing.latent * 2.0 * table.hidden * table.mixing.expert_hidden
+def dense_parameters(table: RunTable) -> FloatArray:
+    """All others of a mean layer: matrices, and the vectors of normalisation and of mixers."""
+    vectors = table.mixing.blocks * table.hidden + table.mixing.share * table.mixing.small
+    return _elements(dense_matrices(table)) + vectors
 
 
 def layer_parameters(table: RunTable) -> FloatArray:
     """Parameters of a mean layer, all routed experts included."""
-    routed = routed_share(table)
-    width = dense_share(table) * table.ffn + routed * table.shared_ffn
-    dense = mixing_parameters(table) + (2.0 + table.gated) * table.hidden * width
-    chosen = expert_parameters(table) + table.experts * table.hidden + latent_parameters(table)
-    return dense + routed * chosen
+    return dense_parameters(table) + expert_parameters(table)
+
+
+def chosen_parameters(table: RunTable) -> FloatArray:
+    """Parameters of routed experts that one token meets in a mean layer."""
+    return expert_parameters(table) * table.experts_per_token / np.maximum(table.experts, 1.0)
 
 
 def active_parameters(table: RunTable) -> FloatArray:
-    """Parameters of a mean layer that one token meets, without the choice of experts."""
-    routed, narrowed = routed_share(table), table.mixing.expert_hidden / table.hidden
-    chosen = table.experts_per_token * table.expert_ffn * narrowed + table.shared_ffn
-    width = dense_share(table) * table.ffn + routed * chosen
-    met = mixing_parameters(table) + (2.0 + table.gated) * table.hidden * width
-    return met + routed * latent_parameters(table)
+    """Elements of matrices of a mean layer that one token meets, the choice of experts included."""
+    return _elements(dense_matrices(table)) + chosen_parameters(table)
+
+
+def model_flops(table: RunTable, *, whole: bool = False) -> FloatArray:
+    """Operations of products and attention in one step, forward and backward, without
+    recomputation.
+
+    Twice for every element of a matrix that a token meets and for every score with its product,
+    three times over: 6 N + 12 L h s a token of a dense model of full-width heads where scores are
+    `whole`, which else are halved where attention is causal. Mixers without softmax have the
+    products of their chunks and states in the place of scores. Each further token that is
+    predicted takes a mean layer of two blocks, a product that joins its embedding, and the head
+    again, as Megatron-LM counts (`num_floating_point_operations`).
+
+    Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B; Narayanan et al., SC21,
+    arXiv 2104.04473, section 5.1.
+    """
+    mixing, met = table.mixing, active_parameters(table)
+    seen = table.seq_len * np.where((table.causal > 0) & (not whole), 0.5, 1.0)
+    scores = 2.0 * seen * table.heads * (table.head_size + table.value_size)
+    core = mixing.attention * scores + mixing.share * mixing.flops
+    heads = (1.0 + table.further) * table.vocab + 2.0 * table.further * table.hidden
+    layers = table.layers + mtp_layers(table)
+    forward = layers * (2.0 * met + core) + 2.0 * heads * table.hidden
+    return 3.0 * forward * (table.global_batch * table.seq_len)
 
 
 def gathered_parameters(table: RunTable) -> FloatArray:
     """Parameters of a mean layer that one device needs whole: its own experts, not the others'."""
-    experts = routed_share(table) * expert_parameters(table)
-    return (layer_parameters(table) - experts) / table.tp + experts / (
-        expert_parts(table) * table.ep
-    )
+    spread = expert_parts(table) * table.ep
+    return dense_parameters(table) / table.tp + expert_parameters(table) / spread
 
 
 def model_parameters(table: RunTable) -> FloatArray:
@@ -174,10 +271,10 @@ def stage_parameters(
     table: RunTable, layers: FloatArray, tables: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Parameters of a device with so many layers and vocabulary tables: dense, and routed."""
-    experts = routed_share(table) * expert_parameters(table)
-    rest = layer_parameters(table) - experts
     ends = tables * table.vocab * table.hidden / table.tp
-    return layers * rest / table.tp + ends, layers * experts / (expert_parts(table) * table.ep)
+    spread = expert_parts(table) * table.ep
+    dense = layers * dense_parameters(table) / table.tp + ends
+    return dense, layers * expert_parameters(table) / spread
 
 
 def expert_parts(table: RunTable) -> FloatArray:

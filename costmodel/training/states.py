@@ -21,14 +21,19 @@ from costmodel.memory import (
 from costmodel.operators import matmul_s
 from costmodel.operators.sizes import Sizes
 from costmodel.training.attention_core import rate16
-from costmodel.training.matrices import dense_matrices, expert_matrices
-from costmodel.training.sizes import expert_replicas, replicas_of, stage_parameters
+from costmodel.training.sizes import (
+    dense_matrices,
+    expert_matrices,
+    expert_replicas,
+    replicas_of,
+    stage_parameters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from costmodel.training.constants import StepConstants
-    from costmodel.training.matrices import Matrix
+    from costmodel.training.sizes import Matrix
     from costmodel.training.table import FloatArray, RunTable
 
 __all__ = ["ADAPTERS", "FULLY_SHARDED", "orthogonalise_s", "state_bytes", "update_bytes"]

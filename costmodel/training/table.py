@@ -44,7 +44,8 @@ _FLAGS = (
 class RunTable:
     """Sizes of N runs, each of shape (N,), or () where all runs share the value.
 
-    The fields are those of `TrainingModel` and `TrainingLayout`; truth values are 0 or 1.
+    The fields are those of `TrainingModel` and `TrainingLayout`; truth values are 0 or 1, and
+    values have the width of queries where a model states none of their own.
     """
 
     hidden: FloatArray
@@ -291,6 +292,7 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
     share = [r.layout.recompute_share for r in runs]
     flags = {name.replace("-", "_"): [float(name in r.flags) for r in runs] for name in _FLAGS}
     return flags | {
+        "value_size": [float(r.model.value_size or r.model.head_size) for r in runs],
         "recompute_full": [part * on for part, on in zip(share, full, strict=True)],
         "recompute_core": [part * on for part, on in zip(share, core, strict=True)],
         "unfused": [float(r.attention == Attention.UNFUSED) for r in runs],

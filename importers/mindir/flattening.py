@@ -107,7 +107,7 @@ class _Flattening:
         main = self.file.main
         for graph in (main, *self.file.functions.values()):
             for node in graph.nodes:
-                if node.target == "Constant":
+                if not node.target:
                     self.constants[node.name] = _grouped(node.constant)
         values: dict[str, Value] = {}
         for name, kind in main.inputs:
@@ -153,7 +153,7 @@ class _Flattening:
                     f"graph {graph.name!r}",
                     "split the model",
                 )
-            if node.target != "Constant":
+            if node.target:
                 values[node.name] = self._node(node, values, calls, mark)
         return [self._value(name, values, f"output of {graph.name!r}") for name in graph.outputs]
 

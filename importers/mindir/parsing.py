@@ -85,7 +85,7 @@ def _node(message: Message, primitives: Mapping[str, _Primitive], calls: frozens
     own = {a.text("name"): a for a in message.messages("attribute")}
     if kind == "Constant":
         value = literal(own["value"]) if "value" in own else Opaque("UNDEFINED")
-        return Node(name, kind, (), Opaque(kind), "", constant=value)
+        return Node(name, "", (), Opaque(kind), "", constant=value)
     reference = kind.removeprefix(_REFERENCE)
     is_call = reference not in primitives and (kind != reference or reference in calls)
     target, attributes = primitives.get(reference, (reference, {}))

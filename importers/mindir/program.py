@@ -55,7 +55,7 @@ class Node:
 
     name: str
     target: str
-    """The primitive, a function's name, or `Constant`."""
+    """The primitive, or a function's name; empty for a constant."""
     inputs: tuple[str, ...]
     result: ResultType
     scope_name: str

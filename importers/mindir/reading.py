@@ -22,12 +22,12 @@ from importers.mindir.rows import with_told_rows
 from importers.mindir.sizes import open_dimensions, sized
 from importers.mindir.translation import DOMAIN, translated
 from importers.onnx import blamed
+from importers.onnx_checks import type_code
 from importers.onnx_constants import model_values
 from importers.onnx_ranges import PROPERTY, ranges_in
 from importers.onnx_values import Array
 from importers.traced.operations import FrontEnd, table
 from importers.traced.translation import MAX_BYTES, with_numbers
-from importers.traced.writer import type_code
 from ir.dtypes import dtype_bytes
 from ir.foreign_kinds import foreign_rule, primitive_of
 from ir.graph import Op, OpGraph

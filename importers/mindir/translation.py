@@ -12,17 +12,17 @@ import onnx
 from importers.errors import ModelError
 from importers.mindir.flattening import Flat, Group, Primitive, Ref, Value, live
 from importers.mindir.program import Opaque, Stored, TensorType
-from importers.onnx_checks import check_dims
+from importers.onnx_checks import check_dims, type_code
 from importers.onnx_values import Array
 from importers.traced.call import Argument, Call
 from importers.traced.operations import FrontEnd, table
 from importers.traced.table import Entry, arguments_of
 from importers.traced.translation import Translated, Translation
-from importers.traced.writer import Step, Writer, type_code
+from importers.traced.writer import Step, Writer
 from ir.file_primitives import cell_path
 from ir.graph import Tensor
 from ir.ops.reduction import PLACES
-from ir.ops.shape import VIEWS
+from ir.ops.shape import MOVES
 from ir.wire import Data
 
 DOMAIN = "mindspore"
@@ -157,8 +157,7 @@ class _Translation(Translation):
         made = {name for step in self.writer.steps for name in step.outputs}
         for held in self.results([ref.name for ref in self.flat.outputs], self.flat.name):
             if held.name not in made or held.name in delivered:
-                result = self.writer.tensor(f"{held.name}/result", held.dims, held.dtype)
-                self.writer.add("Identity", [held], [result], name=result.name)
+                result = self.copied(held, f"{held.name}/result", "")
             else:
                 result = held
             delivered.add(result.name)
@@ -210,7 +209,7 @@ def array_of(raw: bytes, kind: TensorType) -> Array:
 
 
 _MAKERS = frozenset({"TopK", *PLACES})
-_CARRIERS = frozenset({*VIEWS, "Transpose", "Expand", "Identity"})
+_CARRIERS = MOVES - {"Cast"}
 _LOOKUPS = frozenset({("Gather", 1), ("GatherElements", 1), ("OneHot", 0)})
 
 

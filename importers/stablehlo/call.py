@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from importers.stablehlo.draft import View
+from importers.stablehlo.nodes import Nodes
 from importers.stablehlo.program import Dense, Operation
 from importers.stablehlo.tokens import AGAIN
 from importers.stablehlo.views import ViewDraft, tensor_of
@@ -26,7 +27,7 @@ _MOST_NUMBERS = 4096
 class ViewCall(Call):
     """An operation, and the steps that it becomes.
 
-    What is element-wise is written by `step` and `emit`, over views; all else by `node`, over
+    What is element-wise is written by `op` and `emit`, over views; all else by `nodes`, over
     tensors as they are.
     """
 
@@ -87,28 +88,26 @@ class ViewCall(Call):
             raise self.fault(f"dimension {axis} of a value with {rank}")
         return axis
 
-    def step(
+    def op(
         self,
         kind: str,
         inputs: Sequence[Tensor | None],
-        dims: tuple[Int, ...] | None = None,
+        dims: Sequence[Int] | None = None,
         dtype: str = "",
         **attributes: Attribute,
     ) -> View:
-        return _seen(Call.step(self, kind, inputs, dims, dtype, **attributes))
+        return as_view(Call.op(self, kind, inputs, dims, dtype, **attributes))
 
     def scalar(self, value: Argument, dtype: str) -> View:
-        return _seen(Call.scalar(self, value, dtype))
+        return as_view(Call.scalar(self, value, dtype))
 
     def cast(self, tensor: Tensor, dtype: str) -> View:
-        return _seen(Call.cast(self, tensor, dtype))
+        return as_view(Call.cast(self, tensor, dtype))
 
-    def node(
-        self, kind: str, inputs: Sequence[str], dims: tuple[Int, ...], dtype: str,
-        **attributes: Attribute,
-    ) -> str:  # fmt: skip
-        """A step over tensors as they are."""
-        return self.draft.step(kind, inputs, dims, dtype, self.scope, **attributes)
+    @property
+    def nodes(self) -> Nodes:
+        """Writes steps over tensors as they are."""
+        return Nodes(self.draft, self.scope)
 
     def whole(self, view: View) -> str:
         """A tensor with the dims of the value."""
@@ -135,7 +134,7 @@ class ViewCall(Call):
         return found
 
 
-def _seen(tensor: Tensor) -> View:
+def as_view(tensor: Tensor) -> View:
     """What a draft makes, which is a view."""
     if not isinstance(tensor, View):
         raise TypeError(f"{tensor.name} is no view")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from importers.onnx_checks import type_code
 from importers.stablehlo.draft import Draft
-from importers.traced.writer import Step, Writer, type_code
+from importers.traced.making import Making
+from importers.traced.writer import Step, Writer
 from ir.graph import Tensor
 from ir.ops.indexing import BY_COORDINATES
 from ir.ops.reduction import REDUCTIONS
@@ -31,6 +34,15 @@ class Emission:
             self.writer.tensors[name] = self.draft.tensors[name]
         return self.writer.tensors[name]
 
+    def making(self, step: Step) -> tuple[Tensor, Making]:
+        """The first operand of a step, and what writes the operator that makes its result."""
+        source = self.held(step.inputs[0])
+        if source is None:
+            raise ValueError(f"{step.name} has no operand")
+        result = self.draft.tensors[step.outputs[0]]
+        shape = partial(self.writer.constant, dtype="int64")
+        return source, Making(result, partial(self.node, step), shape)
+
     def node(self, step: Step, kind: str, inputs: list[Tensor | None], **attributes: Any) -> None:
         outputs = [self.held(n) for n in step.outputs]
         self.writer.add(kind, inputs, outputs, name=step.name, scope=step.scope, **attributes)
@@ -45,17 +57,15 @@ class Emission:
 
 def _reshape(work: Emission, step: Step) -> None:
     """With only ones more or less, what exporters write for that."""
-    before = work.draft.tensors[step.inputs[0]].dims
-    after = work.draft.tensors[step.outputs[0]].dims
-    source = work.held(step.inputs[0])
-    more = _ones(before, after)
-    less = _ones(after, before)
+    source, made = work.making(step)
+    more = _ones(source.dims, made.result.dims)
+    less = _ones(made.result.dims, source.dims)
     if more:
-        work.node(step, "Unsqueeze", [source, work.writer.constant(more, "int64")])
+        made.unsqueeze(source, *more)
     elif less:
-        work.node(step, "Squeeze", [source, work.writer.constant(less, "int64")])
+        made.squeeze(source, *less)
     else:
-        work.node(step, "Reshape", [source, work.writer.constant(list(after), "int64")])
+        made.reshape(source, *made.result.dims)
 
 
 def _ones(before: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
@@ -73,10 +83,8 @@ def _ones(before: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
 
 
 def _expand(work: Emission, step: Step) -> None:
-    dims = work.draft.tensors[step.outputs[0]].dims
-    work.node(
-        step, "Expand", [work.held(step.inputs[0]), work.writer.constant(list(dims), "int64")]
-    )
+    source, made = work.making(step)
+    made.expand(source, *made.result.dims)
 
 
 def _rsqrt(work: Emission, step: Step) -> None:

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from importers.stablehlo.draft import Draft
 from importers.traced.writer import Step
-
-_ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "Max", "Min", "Tanh"})
+from ir.ops import lookup
+from ir.ops.elementwise import pointwise_rule
 
 
 def with_whole_heads(draft: Draft) -> None:
@@ -49,7 +49,9 @@ def _splits(draft: Draft, step: Step) -> bool:
 def _again(draft: Draft, step: Step, whole: dict[str, str]) -> list[Step]:
     """The step on whole heads, with reshapes of what it reads beside them."""
     softmax = step.kind == "Softmax" and step.attributes.get("axis") == 4
-    if not (softmax or step.kind in _ELEMENTWISE) or not whole.keys() & set(step.inputs):
+    if not (softmax or lookup(step.kind).rule is pointwise_rule) or not whole.keys() & set(
+        step.inputs
+    ):
         return []
     result = draft.tensors[step.outputs[0]]
     added: list[Step] = []

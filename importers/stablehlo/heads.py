@@ -81,7 +81,7 @@ def _merged(call: ViewCall, side: Side, head: int, group: int) -> Side:
     at = view.axes[head] or 0
     tensor = call.draft.tensors[view.name]
     dims = (*tensor.dims[:at], tensor.dims[at] * tensor.dims[at + 1], *tensor.dims[at + 2 :])
-    name = call.node("Reshape", [view.name], dims, tensor.dtype)
+    name = call.nodes.reshape(view.name, *dims)
     sizes = [d * view.dims[group] if i == head else d for i, d in enumerate(view.dims)]
     axes = [a if a is None or a <= at else a - 1 for a in view.axes]
     sizes[group], axes[group] = 1, None
@@ -97,13 +97,11 @@ def _repeated(call: ViewCall, side: Side, head: int, column: int, count: int) ->
     order = (*batch, *rest)
     part = picked(view, order)
     name = tensor_of(call.draft, part, call.scope)
-    dims, dtype = part.dims, view.dtype
+    dims, nodes = part.dims, call.nodes
     apart = (*dims[: at + 1], 1, *dims[at + 1 :])
     wide = (*dims[: at + 1], count, *dims[at + 1 :])
     whole = (*dims[:at], dims[at] * count, *dims[at + 1 :])
-    name = call.node("Reshape", [name], apart, dtype)
-    name = call.node("Expand", [name], wide, dtype)
-    name = call.node("Reshape", [name], whole, dtype)
+    name = nodes.reshape(nodes.expand(nodes.reshape(name, *apart), *wide), *whole)
     own = {old: new for new, old in enumerate(order)}
     return Side(
         call.draft.plain(name), tuple(own[b] for b in batch), (own[column],), (own[inner],),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from importers.errors import UnsupportedError
 from importers.stablehlo.call import ViewCall
 from importers.stablehlo.draft import Draft, View
 from importers.stablehlo.program import Attribute
-from importers.stablehlo.reductions import body_kind
+from importers.stablehlo.reductions import body_joining
 from importers.stablehlo.views import permuted, reshaped
 from importers.traced.table import spelled
 
@@ -65,19 +64,14 @@ def _gather(call: ViewCall) -> None:
     if batch:
         _along(call, value, index, axes, batch, _axes(record, "start_indices_batching_dims"))
         return
-    shape = index.dims if len(axes) == 1 else index.dims[:-1]
     if len(axes) == 1:
-        axis = axes[0]
-        dims = (*value.dims[:axis], *shape, *value.dims[axis + 1 :])
-        names = [call.whole(value), call.whole(index)]
-        made = call.node("Gather", names, dims, value.dtype, axis=axis)
+        axis, count = axes[0], len(index.dims)
+        made = call.nodes.gather(call.whole(value), call.whole(index), axis)
     else:
-        axis = 0
+        axis, count = 0, len(index.dims) - 1
         value = permuted(value, (*axes, *(i for i in range(rank) if i not in axes)))
-        dims = (*shape, *value.dims[len(axes) :])
-        names = [call.whole(value), call.whole(index)]
-        made = call.node("GatherND", names, dims, value.dtype)
-    call.deliver(_spread(call, made, dims, len(shape), axis, offsets))
+        made = call.nodes.gather_nd(call.whole(value), call.whole(index))
+    call.deliver(_spread(call, made, count, axis, offsets))
 
 
 def _without_vector(call: ViewCall, places: View, vector: int, count: int) -> View:
@@ -97,15 +91,14 @@ def _without_vector(call: ViewCall, places: View, vector: int, count: int) -> Vi
 def _spread(
     call: ViewCall,
     name: str,
-    dims: tuple[int, ...],
     count: int,
     axis: int,
     offsets: tuple[int, ...],
 ) -> View:
     """The result with the dimensions of places where the file has them."""
+    rank = len(call.nodes.dims(name))
     heads = list(range(axis, axis + count))
-    rest = [i for i in range(len(dims)) if i not in heads]
-    rank = len(dims)
+    rest = [i for i in range(rank) if i not in heads]
     if len(offsets) != len(rest):
         raise call.fault("its dimensions do not match")
     perm = [0] * rank
@@ -124,8 +117,7 @@ def _along(
     """Elements along one dimension, with all others in step."""
     order = _lined(value, index, axes, batch, index_batch)
     lined = permuted(index, order)
-    names = [call.whole(value), call.whole(lined)]
-    made = call.node("GatherElements", names, lined.dims, value.dtype, axis=axes[0])
+    made = call.nodes.gather_elements(call.whole(value), call.whole(lined), axes[0])
     back = [order.index(i) for i in range(len(order))]
     call.deliver(permuted(call.draft.plain(made), back))
 
@@ -145,9 +137,6 @@ def _lined(
         order[own] = place
     order[axes[0]] = next(i for i in range(rank) if i not in index_batch)
     return order
-
-
-_UPDATES = MappingProxyType({"Sum": "add", "Prod": "mul", "Max": "max", "Min": "min"})
 
 
 @spelled(stablehlo="stablehlo.scatter()")
@@ -171,11 +160,9 @@ def _scatter(call: ViewCall) -> None:
         lined = _lined(value, index, axes, batch, given)
         if updates.dims != index.dims:
             raise UnsupportedError
-        names = [call.whole(v) for v in (value, permuted(index, lined), permuted(updates, lined))]
-        made = call.node(
-            "ScatterElements", names, value.dims, value.dtype, axis=axes[0],
-            reduction=_reduction(call),
-        )  # fmt: skip
+        parts = (value, permuted(index, lined), permuted(updates, lined))
+        first, second, third = (call.whole(v) for v in parts)
+        made = call.nodes.scatter_elements(first, second, third, axes[0], _reduction(call))
         call.deliver(call.draft.plain(made))
         return
     rank = len(value.dims)
@@ -189,9 +176,8 @@ def _scatter(call: ViewCall) -> None:
     news = permuted(updates, (*heads, *windows))
     if news.dims != (*index.dims[:-1], *rows.dims[len(axes) :]):
         raise UnsupportedError
-    names = [call.whole(v) for v in (rows, index, news)]
-    how = _reduction(call)
-    made = call.node("ScatterND", names, rows.dims, value.dtype, reduction=how)
+    data, at, written = (call.whole(v) for v in (rows, index, news))
+    made = call.nodes.scatter_nd(data, at, written, _reduction(call))
     call.deliver(permuted(call.draft.plain(made), [order.index(i) for i in range(rank)]))
 
 
@@ -200,7 +186,7 @@ def _reduction(call: ViewCall) -> str:
     last = region.operations[-1] if region.operations else None
     if last is not None and len(region.operations) == 1 and last.operands == region.arguments[1:]:
         return "none"
-    kind = body_kind(region)
-    if kind not in _UPDATES:
+    joined = body_joining(region)
+    if joined is None:
         raise UnsupportedError
-    return _UPDATES[kind]
+    return joined.update

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from importers.errors import UnsupportedError
-from importers.stablehlo.call import ViewCall
+from importers.stablehlo.call import ViewCall, as_view
 from importers.stablehlo.draft import MAX_FOLDED, View
 from importers.stablehlo.numbers import array_of
 from importers.stablehlo.program import Dense
@@ -59,7 +59,7 @@ def counted(call: ViewCall, count: int, dtype: str) -> View:
     if count <= MAX_FOLDED:
         return call.draft.constant(np.arange(count), dtype)
     bounds = [call.scalar(n, "int64").name for n in (0, count, 1)]
-    whole = call.node(_COUNTING, bounds, (count,), "int64")
+    whole = call.nodes.op(_COUNTING, bounds, (count,), "int64")
     return call.cast(call.draft.plain(whole), dtype)
 
 
@@ -127,17 +127,8 @@ def cut(
             chosen.append((axis, start, end, step))
     if not chosen:
         return replace(view, dims=tuple(dims))
-    tensor = call.draft.tensors[view.name]
-    own = list(tensor.dims)
-    for count, axis in zip(dims, view.axes, strict=True):
-        if axis is not None:
-            own[axis] = count
-    chosen.sort()
-    lists = [tuple(c[i] for c in chosen) for i in range(4)]
-    made = call.node(
-        "Slice", [view.name], tuple(own), tensor.dtype,
-        axes=lists[0], starts=lists[1], ends=lists[2], steps=lists[3],
-    )  # fmt: skip
+    own, first, last, by = zip(*sorted(chosen), strict=True)
+    made = call.nodes.slices(view.name, first, last, own, by)
     return replace(view, name=made, dims=tuple(dims))
 
 
@@ -168,9 +159,7 @@ def joined(call: ViewCall, views: Sequence[View], axis: int, dims: tuple[int, ..
         order = tuple(range(len(dims)))
     order = (*(i for i in range(len(dims)) if i not in order), *order)
     names = [expanded(call.draft, v, order, call.scope) for v in parts]
-    own = tuple(dims[p] for p in order)
-    dtype = parts[0].dtype
-    made = call.node("Concat", names, own, dtype, axis=order.index(axis))
+    made = call.nodes.concat(order.index(axis), *names)
     return viewed(call.draft, made, order, dims)
 
 
@@ -190,7 +179,9 @@ def _pad(call: ViewCall) -> None:
     if not any(pads):
         call.deliver(view)
         return
-    made = call.node("Pad", [call.whole(view), fill.name], call.result.dims, view.dtype, pads=pads)
+    made = call.nodes.op(
+        "Pad", [call.whole(view), fill.name], call.result.dims, view.dtype, pads=pads
+    )
     call.deliver(call.draft.plain(made))
 
 
@@ -228,14 +219,12 @@ def row_numbers(call: ViewCall, start: View, count: int) -> View:
     """Numbers from a computed one on."""
     dtype = start.dtype
     first = repeated(reshaped(call.draft, start, (), call.scope), (count,), ())
-    return call.step("Add", [counted(call, count, dtype), first], dtype=dtype)
+    return as_view(call.add(counted(call, count, dtype), first))
 
 
 def _rows_from(call: ViewCall, view: View, axis: int, start: View, count: int) -> View:
     index = call.whole(row_numbers(call, start, count))
-    dims = (*view.dims[:axis], count, *view.dims[axis + 1 :])
-    made = call.node("Gather", [call.whole(view), index], dims, view.dtype, axis=axis)
-    return call.draft.plain(made)
+    return call.draft.plain(call.nodes.gather(call.whole(view), index, axis))
 
 
 @spelled(stablehlo="stablehlo.dynamic_update_slice()")
@@ -279,6 +268,5 @@ def _written(call: ViewCall, view: View, part: View, axis: int) -> None:
     count = part.dims[axis]
     places = call.whole(reshaped(call.draft, index, (count, 1), call.scope))
     rows, news = (call.whole(permuted(v, order)) for v in (view, part))
-    dims = tuple(view.dims[i] for i in order)
-    made = call.node("ScatterND", [rows, places, news], dims, view.dtype, reduction="none")
+    made = call.nodes.scatter_nd(rows, places, news, "none")
     call.deliver(permuted(call.draft.plain(made), [order.index(i) for i in range(len(order))]))

@@ -15,8 +15,8 @@ from functools import cache
 
 from importers.stablehlo.draft import Draft
 from importers.traced.writer import Step
+from ir.ops.elementwise import COMMUTATIVE
 
-_COMMUTE = frozenset({"Add", "Mul", "Max", "Min", "And", "Or"})
 _CLOSE = 4e-3
 """Constants of bfloat16 have 8 bits."""
 
@@ -72,7 +72,7 @@ def _number(draft: Draft, tensor: str) -> float:
 
 def _orders(step: Step) -> list[tuple[str, ...]]:
     """Operands in every order that means the same."""
-    if step.kind in _COMMUTE and step.inputs[0] != step.inputs[1]:
+    if step.kind in COMMUTATIVE and step.inputs[0] != step.inputs[1]:
         return [step.inputs, step.inputs[::-1]]
     return [step.inputs]
 

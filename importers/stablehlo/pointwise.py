@@ -9,7 +9,7 @@ from importers.stablehlo.call import ViewCall
 from importers.stablehlo.views import repeated
 from importers.traced.call import Converter
 from importers.traced.formulas import formula
-from importers.traced.operations.pointwise import compared, one, power
+from importers.traced.operations.pointwise import compared, one, power, unequal
 from importers.traced.table import spelled
 from ir.ops import Form, catalogue
 
@@ -22,7 +22,7 @@ _COMPARISONS: Mapping[str, Converter] = MappingProxyType(
             for kind, entry in catalogue().items()
             if entry.spelling and entry.spelling.form is Form.COMPARISON and entry.function
         },
-        "NE": compared("Equal", negated=True),
+        "NE": unequal,
     }
 )
 """By their direction, which has the name of torch's function."""
@@ -38,7 +38,7 @@ spelled(stablehlo="stablehlo.cbrt(self)")(formula(f"Pow(self, {1 / 3})"))
 def _power(call: ViewCall) -> None:
     view = call.view(0)
     if call.number(call.view(1)) == 2:
-        call.emit("Mul", [view, view])
+        call.answer.mul(view, view)
     else:
         power(call)
 
@@ -65,7 +65,7 @@ def _select(call: ViewCall) -> None:
         if missing != missing and _follows(call, condition.name, index):  # noqa: PLR0124
             call.alias(yes)
             return
-    call.emit("Where", [condition, yes, no])
+    call.answer.select(condition, yes, no)
 
 
 def _follows(call: ViewCall, name: str, source: str) -> bool:

@@ -81,10 +81,8 @@ def _product(call: ViewCall, left: Side, right: Side) -> tuple[str, list[int | N
         _matrix(call, left, batch, merge_free=merged, columns=False),
         _matrix(call, right, batch, merge_free=True, columns=True),
     ]
-    dims_of = call.draft.tensors
-    dims = (*dims_of[names[0]].dims[:-1], dims_of[names[1]].dims[-1])
-    dtype = left.view.dtype
-    made = call.node("MatMul", names, dims, dtype)
+    made = call.nodes.matmul(*names)
+    dims = call.nodes.dims(made)
     sizes = [left.view.dims[left.batch[i]] for i in batch]
     apart = [*sizes, *_sizes(left, rows), *_sizes(right, columns)]
     places: list[int | None] = [
@@ -94,7 +92,7 @@ def _product(call: ViewCall, left: Side, right: Side) -> tuple[str, list[int | N
     if tuple(d for d in dims if d != 1) == tuple(apart):
         rest = iter(places)
         return made, [None if d == 1 else next(rest) for d in dims]
-    return call.node("Reshape", [made], tuple(apart), dtype), places
+    return call.nodes.reshape(made, *apart), places
 
 
 def _apart(call: ViewCall, grouped: Grouped) -> tuple[str, list[int | None]]:
@@ -103,8 +101,7 @@ def _apart(call: ViewCall, grouped: Grouped) -> tuple[str, list[int | None]]:
     at = places.index(grouped.place)
     dims = call.draft.tensors[made].dims
     size = grouped.count
-    apart = (*dims[:at], dims[at] // size, size, *dims[at + 1 :])
-    name = call.node("Reshape", [made], apart, grouped.left.view.dtype)
+    name = call.nodes.reshape(made, *dims[:at], dims[at] // size, size, *dims[at + 1 :])
     return name, [*places[: at + 1], grouped.group_place, *places[at + 1 :]]
 
 
@@ -137,12 +134,7 @@ def _matrix(
     shape = tuple(_sizes(side, heads))
     shape += (*inner_dims, *free_dims) if turned else (*free_dims, *inner_dims)
     name = _shaped(call, side.view, groups, shape)
-    if turned == columns:
-        return name
-    rank = len(shape)
-    perm = (*range(rank - 2), rank - 1, rank - 2)
-    dims = tuple(shape[p] for p in perm)
-    return call.node("Transpose", [name], dims, side.view.dtype, perm=perm)
+    return name if turned == columns else call.nodes.flipped(name)
 
 
 def _shaped(call: ViewCall, view: View, groups: Sequence[int], shape: tuple[int, ...]) -> str:
@@ -153,8 +145,7 @@ def _shaped(call: ViewCall, view: View, groups: Sequence[int], shape: tuple[int,
         a for a in part.axes if a is not None
     ) and None not in part.axes:  # fmt: skip
         return view.name
-    name = tensor_of(call.draft, part, call.scope)
-    return call.node("Reshape", [name], shape, tensor.dtype)
+    return call.nodes.reshape(tensor_of(call.draft, part, call.scope), *shape)
 
 
 @spelled(stablehlo="stablehlo.convolution()")
@@ -187,7 +178,7 @@ def _convolution(call: ViewCall) -> None:
         "kernel_shape": size, "strides": strides, "dilations": dilations, "pads": flat,
         "group": call.int("feature_group_count", 1),
     }  # fmt: skip
-    made = call.node("Conv", inputs, dims, value.dtype, **attributes)
+    made = call.nodes.op("Conv", inputs, dims, value.dtype, **attributes)
     back = [places[2].index(i) for i in range(rank + 2)]
     call.finish(permuted(call.draft.plain(made), back))
 

@@ -13,6 +13,7 @@ from itertools import product
 
 from importers.stablehlo.draft import Draft
 from importers.stablehlo.groups import with_whole_heads
+from importers.stablehlo.nodes import Nodes
 from importers.stablehlo.patterns import Match, matches
 from importers.traced.writer import Attribute, Step
 
@@ -264,7 +265,7 @@ def _with_plain_places(draft: Draft) -> None:
         if origin.dtype != "int64":
             continue
         count = len(draft.steps)
-        name = draft.step("Reshape", [origin.name], shape, origin.dtype, step.scope)
+        name = Nodes(draft, step.scope).reshape(origin.name, *shape)
         added = draft.steps[count:]
         del draft.steps[count:]
         draft.steps[index:index] = added

@@ -3,42 +3,58 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from importers.errors import UnsupportedError
-from importers.stablehlo.call import ViewCall
+from importers.stablehlo.call import ViewCall, as_view
 from importers.stablehlo.draft import View
 from importers.stablehlo.moves import is_counted
 from importers.stablehlo.program import Operation, Region
 from importers.stablehlo.views import permuted, picked, tensor_of
 from importers.traced.table import spelled
+from ir.graph import Tensor
 
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """How two numbers become one, and so many of them."""
+
+    word: str
+    """Of ONNX's reductions."""
+    neutral: tuple[float, ...]
+    """What changes nothing: of numbers, and of flags."""
+    join: Callable[..., Tensor]
+    update: str
+    """Of ONNX's scattered updates."""
+
+
+_SUM = Joining("sum", (0.0,), ViewCall.add, "add")
+_PRODUCT = Joining("prod", (1.0,), ViewCall.mul, "mul")
+_LARGEST = Joining("max", (-math.inf, 0.0), ViewCall.maximum, "max")
+_SMALLEST = Joining("min", (math.inf, 1.0), ViewCall.minimum, "min")
 _BODIES = MappingProxyType(
     {
-        "stablehlo.add": "Sum", "stablehlo.maximum": "Max", "stablehlo.minimum": "Min",
-        "stablehlo.multiply": "Prod", "stablehlo.and": "Min", "stablehlo.or": "Max",
+        "stablehlo.add": _SUM, "stablehlo.maximum": _LARGEST, "stablehlo.minimum": _SMALLEST,
+        "stablehlo.multiply": _PRODUCT, "stablehlo.and": _SMALLEST, "stablehlo.or": _LARGEST,
     }
 )  # fmt: skip
-_NEUTRAL = MappingProxyType(
-    {"Sum": (0.0,), "Prod": (1.0,), "Max": (-math.inf, 0.0), "Min": (math.inf, 1.0)}
-)
-_COMBINED = MappingProxyType({"Sum": "Add", "Prod": "Mul", "Max": "Max", "Min": "Min"})
 
 
-def body_kind(region: Region) -> str:
-    """What a body of two numbers computes: Sum, Max, Min, Prod, `""` for anything else."""
+def body_joining(region: Region) -> Joining | None:
+    """What a body of two numbers computes; None for anything else."""
     operations = [o for o in region.operations if o.name not in {"stablehlo.return", "return"}]
     if len(operations) != 1 or set(operations[0].operands) != set(region.arguments[:2]):
-        return ""
-    return _BODIES.get(operations[0].name, "")
+        return None
+    return _BODIES.get(operations[0].name)
 
 
-def _kind(operation: Operation) -> str:
+def _joining(operation: Operation) -> Joining | None:
     applied = operation.attributes.get("applies")
     if isinstance(applied, str):
-        return _BODIES.get(applied, "")
-    return body_kind(operation.regions[0]) if len(operation.regions) == 1 else ""
+        return _BODIES.get(applied)
+    return body_joining(operation.regions[0]) if len(operation.regions) == 1 else None
 
 
 @spelled(stablehlo="stablehlo.reduce()")
@@ -47,26 +63,25 @@ def _reduce(call: ViewCall) -> None:
     if len(call.operation.types) == 2 and len(call.views) == 4:
         _place_of_best(call, axes)
         return
-    kind = _kind(call.operation)
-    if not kind or len(call.views) != 2:
+    joined = _joining(call.operation)
+    if joined is None or len(call.views) != 2:
         raise UnsupportedError
-    view = reduced(call, call.view(0), kind, axes)
+    view = reduced(call, call.view(0), joined, axes)
     start = call.number(call.view(1))
-    neutral = _NEUTRAL[kind]
-    exact = start == neutral[0] or (view.dtype == "bool" and start in neutral)
-    if not exact and not _is_lowest(start, view.dtype, kind):
-        view = call.step(_COMBINED[kind], [view, call.view(1)], dtype=view.dtype)
+    exact = start == joined.neutral[0] or (view.dtype == "bool" and start in joined.neutral)
+    if not exact and not _is_lowest(start, view.dtype, joined):
+        view = as_view(joined.join(call, view, call.view(1)))
     call.deliver(view)
 
 
-def _is_lowest(start: float | None, dtype: str, kind: str) -> bool:
+def _is_lowest(start: float | None, dtype: str, joined: Joining) -> bool:
     """Whether whole numbers of a type have none below, or above for a minimum."""
     if start is None or "int" not in dtype:
         return False
-    return start <= -(2**31) if kind == "Max" else kind == "Min" and start >= 2**31 - 1
+    return start <= -(2**31) if joined is _LARGEST else joined is _SMALLEST and start >= 2**31 - 1
 
 
-def reduced(call: ViewCall, view: View, kind: str, axes: tuple[int, ...]) -> View:
+def reduced(call: ViewCall, view: View, joined: Joining, axes: tuple[int, ...]) -> View:
     """A value with dimensions reduced; the tensor keeps them with size one."""
     for axis in axes:
         call.inside(axis, len(view.dims))
@@ -77,8 +92,7 @@ def reduced(call: ViewCall, view: View, kind: str, axes: tuple[int, ...]) -> Vie
     rest = [i for i in range(len(view.dims)) if i not in axes]
     name = view.name
     if any(tensor.dims[a] != 1 for a in own):
-        dims = tuple(1 if i in own else d for i, d in enumerate(tensor.dims))
-        name = call.node(f"Reduce{kind}", [name], dims, tensor.dtype, axes=own, keepdims=1)
+        name = call.nodes.reduce(f"Reduce{joined.word.capitalize()}", name, own, keep=True)
     return picked(replace(view, name=name), rest)
 
 
@@ -95,11 +109,12 @@ def _place_of_best(call: ViewCall, axes: tuple[int, ...]) -> None:
     direction = compared[0] if compared else ""
     if len(axes) != 1 or direction not in {"GT", "GE", "LT", "LE"} or not is_counted(call, places):
         raise UnsupportedError
-    side = "Max" if direction.startswith("G") else "Min"
-    best = reduced(call, view, side, axes)
+    joined = _LARGEST if direction.startswith("G") else _SMALLEST
+    best = reduced(call, view, joined, axes)
     whole = call.whole(view)
     dims = tuple(1 if i in axes else d for i, d in enumerate(view.dims))
-    found = call.node(f"Arg{side}", [whole], dims, "int64", axis=axes[0], keepdims=1)
+    kind = f"Arg{joined.word.capitalize()}"
+    found = call.nodes.op(kind, [whole], dims, "int64", axis=axes[0], keepdims=1)
     wanted = places.dtype
     index = call.cast(call.draft.plain(found), wanted)
     rest = [i for i in range(len(dims)) if i not in axes]
@@ -116,19 +131,19 @@ def _window(call: ViewCall) -> None:
     pads = call.ints("padding", (0,) * (2 * rank))
     spread = call.ints("window_dilations", (1,) * rank)
     base = call.ints("base_dilations", (1,) * rank)
-    kind = _kind(call.operation)
-    if kind not in {"Sum", "Max"} or set(base) != {1} or len(pads) != 2 * rank:
+    joined = _joining(call.operation)
+    if joined not in {_SUM, _LARGEST} or set(base) != {1} or len(pads) != 2 * rank:
         raise UnsupportedError
     lows, highs = pads[::2], pads[1::2]
     running = [i for i in range(rank) if size[i] == view.dims[i] == lows[i] + 1 > 1]
-    if kind == "Sum" and len(running) == 1 and math.prod(size) == size[running[0]]:
+    if joined is _SUM and len(running) == 1 and math.prod(size) == size[running[0]]:
         axis = call.scalar(running[0], "int64").name
         whole = call.whole(view)
-        call.deliver(call.draft.plain(call.node("CumSum", [whole, axis], view.dims, view.dtype)))
+        call.deliver(call.draft.plain(call.nodes.op("CumSum", [whole, axis], view.dims)))
         return
     space = [i for i in range(rank) if (size[i], strides[i], lows[i], highs[i]) != (1, 1, 0, 0)]
     order = [*(i for i in range(rank) if i not in space), *space]
-    if rank - len(space) != 2 or min(pads) < 0 or (kind == "Sum" and {spread[i] for i in space} != {1}):  # noqa: E501  # fmt: skip
+    if rank - len(space) != 2 or min(pads) < 0 or (joined is _SUM and {spread[i] for i in space} != {1}):  # noqa: E501  # fmt: skip
         raise UnsupportedError
     whole = call.whole(permuted(view, order))
     dims = tuple(call.result.dims[i] for i in order)
@@ -136,19 +151,18 @@ def _window(call: ViewCall) -> None:
     flat = (*(lows[i] for i in space), *(highs[i] for i in space))
     steps = tuple(strides[i] for i in space)
     dtype = view.dtype
-    if kind == "Max":
+    if joined is _LARGEST:
         wide = tuple(spread[i] for i in space)
-        made = call.node(
+        made = call.nodes.op(
             "MaxPool", [whole], dims, dtype, kernel_shape=shape, strides=steps, pads=flat,
             dilations=wide,
         )  # fmt: skip
     else:
-        mean = call.node(
+        mean = call.nodes.op(
             "AveragePool", [whole], dims, dtype, kernel_shape=shape, strides=steps, pads=flat,
             count_include_pad=1,
         )  # fmt: skip
-        factor = call.scalar(math.prod(shape), dtype).name
-        made = call.node("Mul", [mean, factor], dims, dtype)
+        made = call.nodes.mul(mean, call.scalar(math.prod(shape), dtype).name)
     back = [order.index(i) for i in range(rank)]
     call.deliver(permuted(call.draft.plain(made), back))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from importers.errors import UnsupportedError
 from importers.stablehlo.draft import Draft, View
+from importers.stablehlo.nodes import Nodes
 from importers.traced.writer import Attribute
 from ir.graph import Tensor
 
@@ -52,18 +53,17 @@ def reshaped(draft: Draft, view: View, dims: tuple[int, ...], scope: str) -> Vie
         rest = iter(own)
         return replace(view, dims=dims, axes=tuple(None if d == 1 else next(rest) for d in dims))
     whole = tensor_of(draft, view, scope)
-    made = draft.step("Reshape", [whole], dims, draft.tensors[whole].dtype, scope)
-    return draft.plain(made)
+    return draft.plain(Nodes(draft, scope).reshape(whole, *dims))
 
 
 def tensor_of(draft: Draft, view: View, scope: str) -> str:
     """A tensor with the dims of the view."""
     name = arranged(draft, view, tuple(range(len(view.dims))), scope)
-    tensor = draft.tensors[name]
+    nodes = Nodes(draft, scope)
     narrow = tuple(1 if a is None else d for d, a in zip(view.dims, view.axes, strict=True))
-    if tensor.dims != narrow:
-        name = draft.step("Reshape", [name], narrow, tensor.dtype, scope)
-    return draft.step("Expand", [name], view.dims, tensor.dtype, scope)
+    if nodes.dims(name) != narrow:
+        name = nodes.reshape(name, *narrow)
+    return nodes.expand(name, *view.dims)
 
 
 def order_of(draft: Draft, views: Sequence[View]) -> Order:
@@ -100,26 +100,24 @@ def arranged(draft: Draft, view: View, order: Order, scope: str) -> str:
             perm = tuple(kept)
         elif len(order) == len(tensor.dims) and all(a is not None for a in axes):
             perm = tuple(a for a in axes if a is not None)
-        dims = tuple(tensor.dims[p] for p in perm)
-        name = draft.step("Transpose", [name], dims, tensor.dtype, scope, perm=perm)
+        name = Nodes(draft, scope).transpose(name, *perm)
     found = draft.tensors[name].dims
     if found == target:
         return name
     short = target
     while short and short[0] == 1 and short != found:
         short = short[1:]
-    return draft.step("Reshape", [name], short, tensor.dtype, scope)
+    return Nodes(draft, scope).reshape(name, *short)
 
 
 def expanded(draft: Draft, view: View, order: Order, scope: str) -> str:
     """As `arranged`, but with all dims in full."""
     name = arranged(draft, view, order, scope)
     dims = tuple(1 if place < 0 else view.dims[place] for place in order)
-    tensor = draft.tensors[name]
-    if len(tensor.dims) < len(dims):
-        wide = (*(1,) * (len(dims) - len(tensor.dims)), *tensor.dims)
-        name = draft.step("Reshape", [name], wide, tensor.dtype, scope)
-    return draft.step("Expand", [name], dims, tensor.dtype, scope)
+    nodes, own = Nodes(draft, scope), draft.tensors[name].dims
+    if len(own) < len(dims):
+        name = nodes.reshape(name, *(1,) * (len(dims) - len(own)), *own)
+    return nodes.expand(name, *dims)
 
 
 def viewed(draft: Draft, name: str, order: Order, dims: tuple[int, ...]) -> View:

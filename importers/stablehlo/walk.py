@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from importers.errors import ModelError, UnsupportedError
-from importers.stablehlo.call import view_call
+from importers.stablehlo.call import as_view, view_call
 from importers.stablehlo.draft import View
 from importers.stablehlo.locations import scope_of
 from importers.stablehlo.program import Function, Module, Operation, Symbol
@@ -187,7 +187,7 @@ class Walk:
         call = view_call(self.draft, operation, operands, scope, self._place(operation))
         flag = call.cast(operands[0], "bool")
         return [
-            call.step("Where", [repeated(flag, y.dims, ()), y, n], dtype=y.dtype)
+            as_view(call.select(repeated(flag, y.dims, ()), y, n))
             for y, n in zip(yes, no, strict=True)
         ]
 

@@ -20,10 +20,10 @@ import onnx
 
 from importers.errors import ModelError
 from importers.files import readable
+from importers.onnx_checks import type_code
 from importers.torch_export.json_text import MAX_JSON_BYTES, read_json
 from importers.torch_export.pt2_program import ELEMENT_TYPES
 from importers.traced.translation import MAX_BYTES
-from importers.traced.writer import type_code
 from ir.dtypes import dtype_bytes
 
 ZIP_MAGIC = b"PK\x03\x04"

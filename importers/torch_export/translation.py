@@ -175,10 +175,7 @@ class _Translation(Translation):
                 names[held.name] = wanted
                 finals.append((wanted, held))
             else:
-                copy = self.writer.tensor(
-                    wanted if wanted != held.name else output.value, held.dims, held.dtype
-                )
-                self.writer.add("Identity", [held], [copy], name=f"{copy.name}/copy")
+                copy = self.copied(held, wanted if wanted != held.name else output.value, "/copy")
                 if output.purpose is Purpose.GRADIENT:
                     gradients[output.of] = copy.name
                 finals.append((copy.name, held))

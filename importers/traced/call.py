@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
-from importers.errors import ModelError, UnsupportedError
+from importers.errors import MISFITS, ModelError, UnsupportedError
+from importers.onnx_checks import type_code
+from importers.operators import Operators
 from importers.parameters import parametrised
-from importers.traced.writer import Attribute, Builder, type_code
-from ir.dtypes import dtype_bits
+from importers.traced.making import Making
+from importers.traced.writer import Attribute, Builder
 from ir.graph import Tensor
 
 Dims: TypeAlias = tuple[int, ...]
@@ -39,7 +42,7 @@ Argument: TypeAlias = (
 
 
 @dataclass(slots=True)
-class Call:
+class Call(Operators[Tensor]):
     """A call in the program, and the ONNX nodes that it becomes."""
 
     writer: Builder
@@ -180,19 +183,19 @@ class Call:
         if self.result.dtype == dtype:
             self.emit(kind, inputs, count=0, **attributes)
         else:
-            self.finish(self.step(kind, inputs, self.result.dims, dtype, **attributes))
+            self.finish(self.op(kind, inputs, self.result.dims, dtype, **attributes))
 
-    def step(
+    def op(
         self,
         kind: str,
         inputs: Sequence[Tensor | None],
-        dims: Dims | None = None,
+        dims: Sequence[Int] | None = None,
         dtype: str = "",
         **attributes: Attribute,
     ) -> Tensor:
         """A node on the way, with one result like the first operand unless told."""
         like = next(t for t in inputs if t is not None)
-        own = like.dims if dims is None else dims
+        own = like.dims if dims is None else tuple(dims)
         wanted = Tensor(f"{self.name}/{self._steps}", own, dtype or like.dtype)
         (made,) = self._add(kind, inputs, [wanted], attributes)
         return made or wanted
@@ -230,11 +233,37 @@ class Call:
         """Integers as an operand."""
         return self.writer.constant(list(values) or [], "int64")
 
-    def cast(self, tensor: Tensor, dtype: str) -> Tensor:
-        """The tensor in another element type."""
-        if tensor.dtype == dtype:
-            return tensor
-        return self.step("Cast", [tensor], dtype=dtype, to=type_code(dtype))
+    @property
+    def answer(self) -> Making:
+        """Writes the operator that makes the first result."""
+        return Making(self.result, partial(self.emit, count=1), self.shape)
+
+    def dims(self, value: Tensor) -> Dims:
+        return value.dims
+
+    def dtype_of(self, value: Tensor) -> str:
+        return value.dtype
+
+    def broadcast(self, kind: str, *values: Tensor) -> Dims:
+        """As `Operators` says; what does not fit is a fault of the program."""
+        try:
+            return Operators.broadcast(self, kind, *values)
+        except ValueError as error:
+            raise self.fault(f"the operands of {kind} have other dims") from error
+
+    def cast_settings(self, dtype: str) -> Mapping[str, Int]:
+        return {"to": type_code(dtype)}
+
+    def with_numbers(
+        self,
+        kind: str,
+        value: Tensor,
+        dims: Sequence[Int],
+        numbers: Mapping[str, Sequence[Int]],
+        **told: Attribute,
+    ) -> Tensor:
+        operands = [value, *(self.shape(each) for each in numbers.values())]
+        return self.op(kind, operands, dims, "", **told)
 
     def operand(self, name: str, dtype: str) -> Tensor:
         """A tensor or a number in an element type."""
@@ -262,35 +291,6 @@ def with_arguments(call: Call, /, convert: Converter, **arguments: Argument) -> 
     convert(call)
 
 
-def promoted(values: Sequence[Argument]) -> str:
-    """Element type in which operands of several types are compared.
-
-    Tensors with dimensions come before those without, and these before plain numbers, unless the
-    latter are of a higher category: flag, integer, floating. Source: PyTorch, type promotion.
-    """
-    tensors = [v for v in values if isinstance(v, Tensor)]
-    groups = [
-        [t.dtype for t in tensors if t.dims],
-        [t.dtype for t in tensors if not t.dims],
-        ["bool" if isinstance(v, bool) else "int64" if isinstance(v, int) else "float32"
-         for v in values if isinstance(v, bool | int | float)],
-    ]  # fmt: skip
-    best = ""
-    for group in groups:
-        found = max(group, key=_order, default="")
-        if not best or (found and _category(found) > _category(best)):
-            best = found
-    return best or "float32"
-
-
-def _category(dtype: str) -> int:
-    return 0 if dtype == "bool" else 2 if "float" in dtype else 3 if "complex" in dtype else 1
-
-
-def _order(dtype: str) -> tuple[int, int]:
-    return _category(dtype), dtype_bits(dtype)
-
-
 def convert(call: Call, converter: Converter | None, kind: str, own: Mapping[str, str]) -> None:
     """Write the nodes of a call.
 
@@ -306,6 +306,10 @@ def convert(call: Call, converter: Converter | None, kind: str, own: Mapping[str
         if converter is not None:
             converter(call)
             return
+    except ModelError:
+        raise
+    except MISFITS as error:
+        raise call.fault("its operands do not fit each other") from error
     except UnsupportedError:
         call.writer.forget(mark)
         call.made.clear()

@@ -8,29 +8,22 @@ semicolons; the last one is the result. Operators are written from left to right
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 from typing import TypeAlias
 
-import numpy as np
-
+from importers.operators import Operators
 from importers.parameters import parametrised
 from importers.traced.call import Call
 from ir.graph import Tensor
-from ir.ops import Form, catalogue
 
-_KINDS: Mapping[type[ast.AST], str] = MappingProxyType(
-    {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.USub: "Neg",
-     ast.Gt: "Greater", ast.Eq: "Equal"}
+_METHODS: Mapping[type[ast.AST], Callable[..., Tensor]] = MappingProxyType(
+    {ast.Add: Operators.add, ast.Sub: Operators.sub, ast.Mult: Operators.mul,
+     ast.Div: Operators.div, ast.USub: Operators.neg, ast.Gt: Operators.greater,
+     ast.Eq: Operators.equal}
 )  # fmt: skip
-_FLAGS = frozenset(
-    kind
-    for kind, entry in catalogue().items()
-    if entry.spelling and entry.spelling.form in {Form.TEST, Form.COMPARISON}
-)
-"""Operators that make flags of what is none."""
 _Value: TypeAlias = Tensor | float
 
 
@@ -50,8 +43,7 @@ def formula(call: Call, /, text: str, *, same: bool = False, **numbers: float) -
         match line:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 work.known[name] = work.value(value)
-    kind, operands = work.parts(last)
-    call.emit(kind, operands)
+    work.write(last, call.answer)
 
 
 @cache
@@ -76,13 +68,7 @@ class _Work:
                 return -number
             case ast.Name(id=name):
                 return self._named(name)
-        kind, operands = self.parts(node)
-        try:
-            dims = np.broadcast_shapes(*(t.dims for t in operands))
-        except ValueError as error:
-            raise self.call.fault(f"the operands of {kind} have other dims") from error
-        dtype = "bool" if kind in _FLAGS else operands[-1].dtype
-        return self.call.step(kind, operands, dims, dtype)
+        return self.write(node, self.call)
 
     def _named(self, name: str) -> _Value:
         if name in self.numbers:
@@ -92,17 +78,17 @@ class _Work:
             self.known[name] = call.operand(name, dtype) if self.same else call.tensor(name)
         return self.known[name]
 
-    def parts(self, node: ast.AST) -> tuple[str, list[Tensor]]:
-        """An operator, and its operands as tensors."""
+    def write(self, node: ast.AST, writer: Operators[Tensor]) -> Tensor:
+        """An operator with its operands as tensors."""
         match node:
             case ast.BinOp(left=left, op=op, right=right):
-                return _KINDS[type(op)], self._operands(left, right)
+                return _METHODS[type(op)](writer, *self._operands(left, right))
             case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return _KINDS[type(op)], self._operands(left, right)
+                return _METHODS[type(op)](writer, *self._operands(left, right))
             case ast.UnaryOp(op=op, operand=operand):
-                return _KINDS[type(op)], self._operands(operand)
+                return _METHODS[type(op)](writer, *self._operands(operand))
             case ast.Call(func=ast.Name(id=kind), args=arguments):
-                return kind, self._operands(*arguments)
+                return writer.pointwise(kind, *self._operands(*arguments))
             case _:
                 raise ValueError(f"no formula: {ast.unparse(node)}")
 

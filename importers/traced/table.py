@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from importers.traced.call import Argument, Converter
 
-_LINE = re.compile(r"([\w.:{}, ]+?)\(([\w, =.]*)\)")
+_LINE = re.compile(r"([\w.:{}, ]+?)\(([\w, =.-]*)\)")
 _NAME = re.compile(r"(?:(\w+)::)?(\w+)(?:\.(\{[\w,]*\}|\w+))?")
 _Converter = TypeVar("_Converter", bound=Converter)
 

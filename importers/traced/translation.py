@@ -128,6 +128,12 @@ class Translation:
                 self.unmade.add(value)
         return first
 
+    def copied(self, held: Tensor, name: str, step: str) -> Tensor:
+        """A result of its own for what is an input, or another result too."""
+        made = self.writer.tensor(name, held.dims, held.dtype)
+        self.writer.add("Identity", [held], [made], name=made.name + step)
+        return made
+
     def results(self, values: Sequence[str], where: str) -> Iterator[Tensor]:
         """What holds the results of the program.
 

@@ -11,17 +11,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from importers.onnx_checks import type_code
 from ir.graph import Tensor, unused_name
 
 OPSET = 23
 """The first with `Attention` and `RMSNormalization`."""
 Attribute: TypeAlias = int | float | str | Sequence[int] | Sequence[float]
-_CODES = {"float32": "FLOAT", "float64": "DOUBLE"}
-
-
-def type_code(dtype: str) -> int:
-    """ONNX's number of an element type."""
-    return int(onnx.TensorProto.DataType.Value(_CODES.get(dtype, dtype.upper())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,7 @@ def attention(
             query, key = turned(writer, query), turned(writer, key)
         made = _attended(writer, query, key, value, sizes, sight)
         if gate is not None:
-            opened = writer.op("Sigmoid", [gate], writer.dims(gate))
-            made = writer.pointwise("Mul", made, opened)
+            made = writer.mul(made, writer.sigmoid(gate))
         merged = writer.transpose(made, 0, 2, 1, 3)
         batch, length, width = writer.dims(rows)
         inner = sizes.heads * sizes.value_width
@@ -123,17 +122,15 @@ def _attended(
     mask = _mask(writer, sight, writer.dims(query)[2], writer.dims(key)[2])
     scores = writer.matmul(query, turned_key)
     if mask is not None:
-        scores = writer.op("Add", [scores, mask], writer.dims(scores))
-    weights = writer.op("Softmax", [scores], writer.dims(scores), axis=3)
+        scores = writer.add(scores, mask)
+    weights = writer.softmax(scores, 3)
     return writer.matmul(_guarded(writer, weights), value)
 
 
 def _guarded(writer: Writer, weights: Value) -> Value:
     """Zero for rows that see nothing: what exporters write for fused attention."""
-    dims = writer.dims(weights)
-    empty = writer.op("IsNaN", [weights], dims, "bool")
-    zero = writer.constant("attention/zero", 0.0)
-    return writer.op("Where", [empty, zero, weights], dims, writer.dtype_of(weights))
+    empty = writer.is_nan(weights)
+    return writer.select(empty, writer.constant("attention/zero", 0.0), weights)
 
 
 def _repeated(writer: Writer, value: Value, times: int) -> Value:

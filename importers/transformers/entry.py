@@ -24,19 +24,19 @@ _Dims = tuple[int, int, int]
 
 
 def _tokens(writer: Writer, entry: Entry, norm: Norm, names: Names, dims: _Dims) -> Value:
-    batch, rows, width = dims
+    _, rows, width = dims
     made = _looked_up(writer, entry.input, names["embedding"], entry.vocabulary, dims)
     if entry.scaled:
         made = writer.scaled(made, "embedding/root_of_width", math.sqrt(width))
     if entry.types:
         types = _looked_up(writer, "token_type_ids", names["types"], entry.types, dims)
-        made = writer.pointwise("Add", made, types)
+        made = writer.add(made, types)
     if entry.table:
         with writer.module(names["positions"]):
             table = writer.parameter(f"{names['positions']}.weight", entry.table, width)
             index = writer.constant("positions", counted, (1, rows), "int64")
-            place = writer.op("Gather", [table, index], (1, rows, width), axis=0)
-        made = writer.op("Add", [made, place], (batch, rows, width))
+            place = writer.gather(table, index, 0)
+        made = writer.add(made, place)
     return normalised(writer, made, norm, names["entry_norm"]) if entry.norm else made
 
 
@@ -45,7 +45,7 @@ def _looked_up(writer: Writer, given: str, module: str, count: int, dims: _Dims)
     index = writer.input(given, dims[:2], "int64")
     with writer.module(module):
         table = writer.parameter(f"{module}.weight", count, dims[2])
-        return writer.op("Gather", [table, index], dims, axis=0)
+        return writer.gather(table, index, 0)
 
 
 def _patches(writer: Writer, entry: Entry, norm: Norm, names: Names, dims: _Dims) -> Value:
@@ -63,7 +63,7 @@ def _patches(writer: Writer, entry: Entry, norm: Norm, names: Names, dims: _Dims
     token = writer.expand(writer.parameter(names["class_token"], 1, 1, width), batch, 1, width)
     joined = writer.concat(1, token, flat)
     place = writer.parameter(names["position_table"], 1, rows, width)
-    made = writer.op("Add", [joined, place], dims)
+    made = writer.add(joined, place)
     return normalised(writer, made, norm, names["entry_norm"]) if entry.norm else made
 
 
@@ -77,10 +77,10 @@ def _frames(writer: Writer, entry: Entry, norm: Norm, names: Names, dims: _Dims)
     for part, stride in (("first_convolution", 1), ("second_convolution", 2)):
         length = 2 * rows // stride
         made = _convolved(writer, made, names[part], width, (length,), (3,), (1, 1), stride)
-        made = writer.op("Gelu", [made], writer.dims(made), approximate="none")
+        made = writer.gelu(made, "none")
     made = writer.transpose(made, 0, 2, 1)
     place = writer.constant(names["position_table"], waves, (1, rows, width))
-    made = writer.op("Add", [made, place], dims)
+    made = writer.add(made, place)
     return normalised(writer, made, norm, names["entry_norm"]) if entry.norm else made
 
 

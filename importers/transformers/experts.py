@@ -35,7 +35,7 @@ def mixture(writer: Writer, rows: Value, sizes: Experts, names: Names, module: s
         if not sizes.shared_width:
             return made
         shared = _shared(writer, rows, sizes, names, path)
-        return writer.pointwise("Add", made, shared)
+        return writer.add(made, shared)
 
 
 def _shared(writer: Writer, rows: Value, sizes: Experts, names: Names, path: Names) -> Value:
@@ -44,7 +44,7 @@ def _shared(writer: Writer, rows: Value, sizes: Experts, names: Names, path: Nam
     if not sizes.shared_gate:
         return made
     gate = writer.linear(rows, path["shared_gate"], 1)
-    return writer.pointwise("Mul", writer.op("Sigmoid", [gate], writer.dims(gate)), made)
+    return writer.mul(writer.sigmoid(gate), made)
 
 
 def _chosen(writer: Writer, tokens: Value, sizes: Experts, module: str) -> _Choice:
@@ -56,18 +56,17 @@ def _chosen(writer: Writer, tokens: Value, sizes: Experts, module: str) -> _Choi
         if sizes.correction:
             name = f"{module}.e_score_correction_bias"
             bias = writer.constant(name, 0.0, (sizes.count,), "float32")
-            ranked = writer.pointwise("Add", scores, bias)
+            ranked = writer.add(scores, bias)
         if sizes.groups:
             ranked = _in_best_groups(writer, ranked, sizes, module)
         best = (count, sizes.per_token)
         results = [(best, "float32"), (best, "int64")]
-        found, experts = writer.ops("TopK", [ranked], results, axis=1, largest=1)
+        found, experts = writer.several("TopK", [ranked], results, axis=1, largest=1)
         weights = found
         if sizes.correction:
-            weights = writer.op("GatherElements", [scores, experts], best, axis=1)
+            weights = writer.gather_elements(scores, experts, 1)
         if sizes.normalised:
-            total = writer.reduce("ReduceSum", weights, 1)
-            weights = writer.op("Div", [weights, total], best)
+            weights = writer.div(weights, writer.reduce_sum(weights, 1))
         return _Choice(
             experts, writer.scaled(weights, "router/scale", 1.0) if sizes.scaled else weights
         )
@@ -78,11 +77,10 @@ def _scores(writer: Writer, tokens: Value, sizes: Experts, module: str) -> Value
     weight = writer.parameter(f"{module}.weight", sizes.count, writer.dims(tokens)[-1])
     if sizes.single:
         tokens, weight = writer.cast(tokens, "float32"), writer.cast(weight, "float32")
-    logits = writer.cast(writer.matmul(tokens, weight, transposed=True), "float32")
-    dims = writer.dims(logits)
+    logits = writer.cast(writer.matmul(tokens, weight, trans_b=1), "float32")
     if sizes.scores == "sigmoid":
-        return writer.op("Sigmoid", [logits], dims)
-    return writer.op("Softmax", [logits], dims, axis=1)
+        return writer.sigmoid(logits)
+    return writer.softmax(logits, 1)
 
 
 def _in_best_groups(writer: Writer, ranked: Value, sizes: Experts, module: str) -> Value:
@@ -95,16 +93,14 @@ def _in_best_groups(writer: Writer, ranked: Value, sizes: Experts, module: str) 
     apart = writer.reshape(ranked, tokens, sizes.groups, members)
     merit = _group_merit(writer, apart, sizes)
     kept = (tokens, sizes.best_groups)
-    _, index = writer.ops("TopK", [merit], [(kept, ""), (kept, "int64")], axis=1, largest=1)
+    _, index = writer.several("TopK", [merit], [(kept, ""), (kept, "int64")], axis=1, largest=1)
     none = writer.constant(f"{module}/none", 0.0, (tokens, sizes.groups), "float32")
     ones = writer.constant(f"{module}/ones", 1.0, kept, "float32")
-    dims = writer.dims(none)
-    marks = writer.op("ScatterElements", [none, index, ones], dims, axis=1, reduction="none")
+    marks = writer.scatter_elements(none, index, ones, 1, "none")
     wide = writer.expand(writer.unsqueeze(marks, 2), tokens, sizes.groups, members)
     flat = writer.cast(writer.reshape(wide, tokens, count), "bool")
-    out = writer.op("Not", [flat], (tokens, count))
-    low = writer.constant("router/out", 0.0, (), "float32")
-    return writer.op("Where", [out, low, ranked], (tokens, count), "float32")
+    out = writer.logical_not(flat)
+    return writer.select(out, writer.constant("router/out", 0.0, (), "float32"), ranked)
 
 
 def _group_merit(writer: Writer, apart: Value, sizes: Experts) -> Value:
@@ -113,10 +109,10 @@ def _group_merit(writer: Writer, apart: Value, sizes: Experts) -> Value:
     """
     tokens, groups, members = writer.dims(apart)
     if not sizes.correction:
-        return writer.reduce("ReduceMax", apart, 2, keep=False)
+        return writer.reduce_max(apart, 2, keep=False)
     best = (tokens, groups, min(2, members))
-    (found,) = writer.ops("TopK", [apart], [(best, "float32")], axis=2, largest=1)
-    return writer.reduce("ReduceSum", found, 2, keep=False)
+    (found,) = writer.several("TopK", [apart], [(best, "float32")], axis=2, largest=1)
+    return writer.reduce_sum(found, 2, keep=False)
 
 
 def _through_experts(
@@ -134,14 +130,14 @@ def _through_experts(
         if sizes.gated:
             gate, up = writer.split(inner, 1, (sizes.width, sizes.width))
             gate = activated(writer, gate, sizes.activation, path["experts_activation"])
-            inner = writer.pointwise("Mul", gate, up)
+            inner = writer.mul(gate, up)
         else:
             inner = activated(writer, inner, sizes.activation, path["experts_activation"])
         made = _looked_up(writer, inner, index, path["experts_down"], sizes.count, width)
         factor = writer.unsqueeze(writer.reshape(choice.weights, slots), 1)
-        weighted = writer.pointwise("Mul", writer.cast(made, "float32"), factor)
+        weighted = writer.mul(writer.cast(made, "float32"), factor)
         apart = writer.reshape(weighted, count, sizes.per_token, width)
-        total = writer.reduce("ReduceSum", apart, 1, keep=False)
+        total = writer.reduce_sum(apart, 1, keep=False)
         return writer.cast(total, writer.dtype_of(tokens))
 
 
@@ -149,8 +145,7 @@ def _looked_up(
     writer: Writer, sent: Value, index: Value, name: str, experts: int, columns: int
 ) -> Value:
     """Every slot's row times the weight of its expert."""
-    slots, width = writer.dims(sent)
-    weight = writer.parameter(name, experts, columns, width)
-    picked = writer.op("GatherND", [weight, index], (slots, columns, width), batch_dims=0)
+    weight = writer.parameter(name, experts, columns, writer.dims(sent)[-1])
+    picked = writer.gather_nd(weight, index, batch_dims=0)
     made = writer.matmul(picked, writer.unsqueeze(sent, 2))
     return writer.squeeze(made, 2)

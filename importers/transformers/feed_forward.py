@@ -11,47 +11,36 @@ from importers.transformers.writer import Value, Writer
 
 
 def _silu(writer: Writer, value: Value) -> Value:
-    return writer.pointwise("Mul", value, writer.op("Sigmoid", [value], writer.dims(value)))
+    return writer.mul(value, writer.sigmoid(value))
 
 
 def _quick_gelu(writer: Writer, value: Value) -> Value:
     wide = writer.scaled(value, "activation/1.702", 1.702)
-    return writer.pointwise("Mul", value, writer.op("Sigmoid", [wide], writer.dims(value)))
+    return writer.mul(value, writer.sigmoid(wide))
 
 
 def _gelu_in_parts(writer: Writer, value: Value) -> Value:
     """By a hyperbolic tangent, written out as GPT-2 has it."""
-    dims = writer.dims(value)
     half = writer.scaled(value, "activation/half", 0.5)
     three = writer.constant("activation/three", 3.0, (), writer.dtype_of(value))
-    cube = writer.op("Pow", [value, three], dims)
-    inner = writer.pointwise("Add", value, writer.scaled(cube, "activation/0.044715", 0.044715))
-    tangent = writer.op(
-        "Tanh", [writer.scaled(inner, "activation/slope", math.sqrt(2 / math.pi))], dims
-    )
+    cube = writer.power(value, three)
+    inner = writer.add(value, writer.scaled(cube, "activation/0.044715", 0.044715))
+    tangent = writer.tanh(writer.scaled(inner, "activation/slope", math.sqrt(2 / math.pi)))
     one = writer.constant("activation/one", 1.0, (), writer.dtype_of(value))
-    return writer.pointwise("Mul", half, writer.pointwise("Add", tangent, one))
+    return writer.mul(half, writer.add(tangent, one))
 
 
 def _gelu(writer: Writer, value: Value) -> Value:
-    return writer.op("Gelu", [value], writer.dims(value), approximate="none")
+    return writer.gelu(value, "none")
 
 
 def _gelu_by_tangent(writer: Writer, value: Value) -> Value:
-    return writer.op("Gelu", [value], writer.dims(value), approximate="tanh")
-
-
-def _relu(writer: Writer, value: Value) -> Value:
-    return writer.op("Relu", [value], writer.dims(value))
+    return writer.gelu(value, "tanh")
 
 
 def _squared_relu(writer: Writer, value: Value) -> Value:
-    made = _relu(writer, value)
-    return writer.pointwise("Mul", made, made)
-
-
-def _tanh(writer: Writer, value: Value) -> Value:
-    return writer.op("Tanh", [value], writer.dims(value))
+    made = writer.relu(value)
+    return writer.mul(made, made)
 
 
 ACTIVATIONS: Mapping[str, Callable[[Writer, Value], Value]] = MappingProxyType(
@@ -63,9 +52,9 @@ ACTIVATIONS: Mapping[str, Callable[[Writer, Value], Value]] = MappingProxyType(
         "gelu_fast": _gelu_in_parts,
         "gelu_pytorch_tanh": _gelu_by_tangent,
         "quick_gelu": _quick_gelu,
-        "relu": _relu,
+        "relu": Writer.relu,
         "relu2": _squared_relu,
-        "tanh": _tanh,
+        "tanh": Writer.tanh,
     }
 )
 """By the names that configurations use."""
@@ -97,7 +86,7 @@ def feed_forward(
             gate = writer.linear(rows, path["gate"], sizes.width, bias=sizes.bias)
             gate = activated(writer, gate, sizes.activation, act)
             up = writer.linear(rows, path["up"], sizes.width, bias=sizes.bias)
-            inner = writer.pointwise("Mul", gate, up)
+            inner = writer.mul(gate, up)
         else:
             inner = writer.linear(rows, path["up"], sizes.width, bias=sizes.bias)
             inner = activated(writer, inner, sizes.activation, act)

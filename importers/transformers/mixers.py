@@ -88,14 +88,12 @@ class _Block:
         """Steps of time, above zero, with a bias for each; in single precision."""
         writer = self.writer
         wide = writer.cast(value, "float32")
-        moved = writer.pointwise("Add", wide, self.weight(part, writer.dims(value)[-1]))
-        return writer.op("Softplus", [moved], writer.dims(moved))
+        moved = writer.add(wide, self.weight(part, writer.dims(value)[-1]))
+        return writer.pointwise("Softplus", moved)
 
     def falling(self, *dims: int) -> Value:
         """Rates of decay below zero, from their logarithms."""
-        rate = self.weight("decay", *dims)
-        grown = self.writer.op("Exp", [rate], self.writer.dims(rate))
-        return self.writer.op("Neg", [grown], self.writer.dims(grown))
+        return self.writer.neg(self.writer.pointwise("Exp", self.weight("decay", *dims)))
 
     def attended(
         self, query: Value, key: Value, value: Value, *more: Value, **attributes: AttributeValue
@@ -120,8 +118,8 @@ class _Block:
         """A value times its gate."""
         writer = self.writer
         if silu:
-            return writer.pointwise("Mul", value, ACTIVATIONS["silu"](writer, gate))
-        return writer.pointwise("Mul", value, writer.op("Sigmoid", [gate], writer.dims(gate)))
+            return writer.mul(value, ACTIVATIONS["silu"](writer, gate))
+        return writer.mul(value, writer.sigmoid(gate))
 
     def out(self, value: Value) -> Value:
         width = self.writer.dims(self.rows)[-1]
@@ -161,14 +159,14 @@ def _state_space(block: _Block) -> Value:
     gate = block.product("mixer_gate", block.inner)
     read, write, value = _parts(block, bias=True)
     step = block.step(block.product("mixer_step", sizes.heads), "step")
-    decay = writer.pointwise("Mul", step, block.falling(sizes.heads))
+    decay = writer.mul(step, block.falling(sizes.heads))
     apart = block.by_head(value, sizes.heads)
     scale = writer.unsqueeze(block.narrow(step), 3)
-    timed = block.flat(writer.pointwise("Mul", apart, scale))
+    timed = block.flat(writer.mul(apart, scale))
     made = block.attended(read, write, timed, decay, update_rule="gated", scale=1.0)
     skip = writer.unsqueeze(writer.parameter(block.path["skip"], sizes.heads), 1)
-    passed = block.flat(writer.pointwise("Mul", apart, skip))
-    total = block.gated(writer.pointwise("Add", made, passed), gate, silu=True)
+    passed = block.flat(writer.mul(apart, skip))
+    total = block.gated(writer.add(made, passed), gate, silu=True)
     groups = sizes.key_heads
     normal = _normal_in_groups(block, total, groups)
     return block.out(normal)
@@ -183,7 +181,7 @@ def _normal_in_groups(block: _Block, value: Value, groups: int) -> Value:
         one = writer.constant(f"norm/ones_{width}", 1.0, (width,))
         normal = writer.op("RMSNormalization", [apart, one], writer.dims(apart), axis=3)
         weight = writer.parameter(f"{module}.weight", groups * width)
-        return writer.pointwise("Mul", block.flat(normal), weight)
+        return writer.mul(block.flat(normal), weight)
 
 
 def _selective(block: _Block) -> Value:
@@ -207,7 +205,7 @@ def _selective(block: _Block) -> Value:
         writer.dims(value),
     )
     skip = writer.parameter(block.path["skip"], block.inner)
-    total = writer.pointwise("Add", made, writer.pointwise("Mul", value, skip))
+    total = writer.add(made, writer.mul(value, skip))
     return block.out(block.gated(total, gate, silu=True))
 
 
@@ -217,7 +215,7 @@ def _gated_delta(block: _Block) -> Value:
     gate = block.product("mixer_gate", block.inner)
     query, key, value = _parts(block, bias=False)
     step = block.step(block.product("mixer_step", sizes.heads), "step")
-    decay = writer.pointwise("Mul", step, block.falling(sizes.heads))
+    decay = writer.mul(step, block.falling(sizes.heads))
     return _corrected(block, query, key, value, decay, gate, silu=True)
 
 
@@ -228,7 +226,7 @@ def _kimi_delta(block: _Block) -> Value:
     low = block.product("mixer_step_down", sizes.rank)
     step = block.step(writer.linear(low, block.path["mixer_step"], block.keys), "step")
     rate = writer.unsqueeze(block.falling(sizes.heads), 1)
-    decay = block.flat(writer.pointwise("Mul", block.by_head(step, sizes.key_heads), rate))
+    decay = block.flat(writer.mul(block.by_head(step, sizes.key_heads), rate))
     low = block.product("mixer_gate_down", sizes.rank)
     gate = writer.linear(low, block.path["mixer_gate"], block.inner)
     return _corrected(block, query, key, value, decay, gate, silu=False)
@@ -240,7 +238,7 @@ def _corrected(
     """The delta rule, then every head normalised and gated."""
     writer, sizes = block.writer, block.sizes
     strength = block.product("mixer_strength", sizes.heads)
-    rate = writer.op("Sigmoid", [strength], writer.dims(strength))
+    rate = writer.sigmoid(strength)
     query, key = block.unit(query, sizes.key_heads), block.unit(key, sizes.key_heads)
     made = block.attended(query, key, value, decay, rate, update_rule="gated_delta")
     normal = normalised(writer, block.by_head(made, sizes.heads), Norm(), block.path["mixer_norm"])

@@ -91,13 +91,13 @@ class _Layers:
         """What hides the tokens that do not count, `[batch, 1, rows, rows]`."""
         writer, batch, rows = self.writer, self.batch, self.rows
         given = writer.input("attention_mask", (batch, rows), "int64")
-        told = writer.op("Cast", [given], (batch, rows), "bool")
+        told = writer.cast(given, "bool")
         told = writer.unsqueeze(writer.unsqueeze(told, 1), 1)
         every = writer.constant("attention/rows", 1.0, (1, 1, rows, 1), "bool")
-        kept = writer.op("And", [every, told], (batch, 1, rows, rows), "bool")
+        kept = writer.pointwise("And", every, told)
         zero = writer.constant("attention/zero", 0.0)
         low = writer.constant("attention/lowest", -1e9)
-        return writer.op("Where", [kept, zero, low], writer.dims(kept), writer.dtype)
+        return writer.select(kept, zero, low)
 
     def _layer(self, index: int, rows: Value, sight: Sight, memory: Value | None) -> Value:
         layer = f"{self.names['layers']}.{index}"
@@ -119,8 +119,8 @@ class _Layers:
         if kind == "mixer":
             return "attention", lambda rows: self._mixed(layer, rows)
         if kind == "both":
-            return "attention", lambda rows: self.writer.pointwise(
-                "Add", self._attended(layer, rows, sight), self._mixed(layer, rows)
+            return "attention", lambda rows: self.writer.add(
+                self._attended(layer, rows, sight), self._mixed(layer, rows)
             )
         return "mlp", lambda rows: self._transformed(kind, layer, index, rows)
 
@@ -164,7 +164,7 @@ class _Layers:
             after = f"{layer}.{self.names[f'{part}_norm_after']}"
             made = normalised(writer, made, self.stack.norm, after)
         with writer.module(layer):
-            total = writer.op("Add", [rows, made], writer.dims(rows))
+            total = writer.add(rows, made)
         return normalised(writer, total, self.stack.norm, module) if place == "after" else total
 
 
@@ -201,15 +201,13 @@ def answered(writer: Writer, rows: Value, head: Head, norm: Norm, names: Names) 
 
 def _capped(writer: Writer, scores: Value) -> Value:
     cap = writer.constant("head/cap", _CAP)
-    within = writer.op("Div", [scores, cap], writer.dims(scores))
-    return writer.scaled(writer.op("Tanh", [within], writer.dims(scores)), "head/cap", _CAP)
+    return writer.scaled(writer.tanh(writer.div(scores, cap)), "head/cap", _CAP)
 
 
 def _classes(writer: Writer, rows: Value, head: Head, module: str) -> Value:
     """From the first row alone, where the class token stands."""
-    batch, _, width = writer.dims(rows)
     first = writer.constant("head/first", 0, (), "int64")
-    picked = writer.op("Gather", [rows, first], (batch, width), axis=1)
+    picked = writer.gather(rows, first, 1)
     with writer.module(module):
-        weight = writer.parameter(f"{module}.weight", head.size, width)
-        return writer.biased(writer.matmul(picked, weight, transposed=True), module, head.size)
+        weight = writer.parameter(f"{module}.weight", head.size, writer.dims(rows)[-1])
+        return writer.biased(writer.matmul(picked, weight, trans_b=1), module, head.size)

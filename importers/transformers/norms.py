@@ -29,16 +29,12 @@ def _rms(writer: Writer, value: Value, weight: Value, *, offset: bool) -> Value:
     Source: Zhang and Sennrich, arXiv 1910.07467, equation 4.
     """
     wide = writer.cast(value, "float32")
-    square = writer.pointwise("Pow", wide, writer.constant("norm/two", 2.0, (), "float32"))
-    mean = writer.reduce("ReduceMean", square, len(writer.dims(value)) - 1)
-    shifted = writer.pointwise(
-        "Add", mean, writer.constant("norm/epsilon", _EPSILON, (), "float32")
-    )
-    root = writer.op("Sqrt", [shifted], writer.dims(shifted))
-    factor = writer.op("Reciprocal", [root], writer.dims(root))
-    made = writer.pointwise("Mul", wide, factor)
+    square = writer.power(wide, writer.constant("norm/two", 2.0, (), "float32"))
+    mean = writer.reduce_mean(square, len(writer.dims(value)) - 1)
+    shifted = writer.add(mean, writer.constant("norm/epsilon", _EPSILON, (), "float32"))
+    made = writer.mul(wide, writer.reciprocal(writer.sqrt(shifted)))
     if not offset:
-        return writer.pointwise("Mul", weight, writer.cast(made, writer.dtype_of(value)))
+        return writer.mul(weight, writer.cast(made, writer.dtype_of(value)))
     one = writer.constant("norm/one", 1.0, (), "float32")
-    shifted_weight = writer.pointwise("Add", writer.cast(weight, "float32"), one)
-    return writer.cast(writer.pointwise("Mul", made, shifted_weight), writer.dtype_of(value))
+    shifted_weight = writer.add(writer.cast(weight, "float32"), one)
+    return writer.cast(writer.mul(made, shifted_weight), writer.dtype_of(value))

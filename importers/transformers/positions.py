@@ -17,12 +17,11 @@ def turned(writer: Writer, value: Value) -> Value:
     *_, rows, width = writer.dims(value)
     cosine = writer.constant("rotary/cosine", rotary(np.cos, 2), (1, 1, rows, width))
     sine = writer.constant("rotary/sine", rotary(np.sin, 2), (1, 1, rows, width))
-    straight = writer.op("Mul", [value, cosine], writer.dims(value))
+    straight = writer.mul(value, cosine)
     first = writer.cut(value, 3, 0, width // 2)
     second = writer.cut(value, 3, width // 2, None)
-    crossed = writer.concat(3, writer.op("Neg", [second], writer.dims(second)), first)
-    across = writer.op("Mul", [crossed, sine], writer.dims(crossed))
-    return writer.op("Add", [straight, across], writer.dims(value))
+    crossed = writer.concat(3, writer.neg(second), first)
+    return writer.add(straight, writer.mul(crossed, sine))
 
 
 def turned_in_pairs(writer: Writer, value: Value) -> Value:
@@ -34,10 +33,9 @@ def turned_in_pairs(writer: Writer, value: Value) -> Value:
     cosine = writer.constant("rotary/cosine", rotary(np.cos, 1), half)
     sine = writer.constant("rotary/sine", rotary(np.sin, 1), half)
     even, odd = writer.cut(value, 3, 0, None, 2), writer.cut(value, 3, 1, None, 2)
-    dims = writer.dims(even)
     parts = [(even, cosine), (odd, sine), (odd, cosine), (even, sine)]
-    a, b, c, d = (writer.op("Mul", list(pair), dims) for pair in parts)
-    return writer.concat(3, writer.op("Sub", [a, b], dims), writer.op("Add", [c, d], dims))
+    a, b, c, d = (writer.mul(*pair) for pair in parts)
+    return writer.concat(3, writer.sub(a, b), writer.add(c, d))
 
 
 def distance_bias(
@@ -53,9 +51,8 @@ def distance_bias(
         distances = writer.constant(
             f"{module}/distances", distance_buckets(buckets, causal=causal), (rows, rows), "int64"
         )
-        found = writer.op("Gather", [table, distances], (rows, rows, heads), axis=0)
-        bias = writer.transpose(found, 2, 0, 1)
+        bias = writer.transpose(writer.gather(table, distances, 0), 2, 0, 1)
         if not causal:
             return bias
         mask = writer.constant("attention/causal_mask_by_head", causal_mask, (1, rows, rows))
-        return writer.op("Add", [bias, mask], writer.dims(bias))
+        return writer.add(bias, mask)

@@ -6,17 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NewType
 
+from importers.operators import GraphOperators
 from importers.transformers.fillings import Array, Filling, filled
 from ir.graph import AttributeValue, Op, OpGraph, Role, Tensor
 
 Value = NewType("Value", str)
 """Name of a tensor of the graph."""
 
-_TO_THE_END = 2**63 - 1
-"""The end of a slice that goes to the end, as exporters write it."""
 
-
-class Writer:
+class Writer(GraphOperators[Value]):
     """A graph in the making: every method appends one operator and returns what it makes."""
 
     def __init__(self, dtype: str) -> None:
@@ -92,9 +90,9 @@ class Writer:
         **attributes: AttributeValue,
     ) -> Value:
         """An operator with one result, of its first operand's element type if none is given."""
-        return self.ops(kind, inputs, [(dims, dtype)], **attributes)[0]
+        return self.several(kind, inputs, [(dims, dtype)], **attributes)[0]
 
-    def ops(
+    def several(
         self,
         kind: str,
         inputs: Sequence[Value],
@@ -114,79 +112,10 @@ class Writer:
         self._ops.append(Op(name, kind, tuple(inputs), tuple(made), attributes, self._scope))
         return made
 
-    def pointwise(self, kind: str, *inputs: Value, dtype: str = "") -> Value:
-        """An operator on every element, with the operands broadcast."""
-        ranks = [self.dims(v) for v in inputs]
-        rank = max(map(len, ranks))
-        padded = [(1,) * (rank - len(d)) + d for d in ranks]
-        wanted = dtype or self.dtype_of(inputs[-1])
-        return self.op(kind, inputs, [max(sizes) for sizes in zip(*padded, strict=True)], wanted)
-
     def scaled(self, value: Value, name: str, factor: float) -> Value:
         """The value times one number, a constant of that name."""
         constant = self.constant(name, factor, (), self.dtype_of(value))
-        return self.pointwise("Mul", value, constant)
-
-    def cast(self, value: Value, dtype: str) -> Value:
-        """The value in another element type; itself if that is the same."""
-        if self.dtype_of(value) == dtype:
-            return value
-        return self.op("Cast", [value], self.dims(value), dtype)
-
-    def reshape(self, value: Value, *dims: int) -> Value:
-        return self.op("Reshape", [value], dims)
-
-    def transpose(self, value: Value, *perm: int) -> Value:
-        old = self.dims(value)
-        return self.op("Transpose", [value], [old[p] for p in perm], perm=perm)
-
-    def unsqueeze(self, value: Value, axis: int) -> Value:
-        dims = list(self.dims(value))
-        dims.insert(axis, 1)
-        return self.op("Unsqueeze", [value], dims, axes=(axis,))
-
-    def squeeze(self, value: Value, axis: int) -> Value:
-        dims = list(self.dims(value))
-        del dims[axis]
-        return self.op("Squeeze", [value], dims, axes=(axis,))
-
-    def expand(self, value: Value, *dims: int) -> Value:
-        return self.op("Expand", [value], dims)
-
-    def split(self, value: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
-        dims = self.dims(value)
-        results = [((*dims[:axis], size, *dims[axis + 1 :]), "") for size in sizes]
-        return self.ops("Split", [value], results, axis=axis)
-
-    def concat(self, axis: int, *values: Value) -> Value:
-        dims = list(self.dims(values[0]))
-        dims[axis] = sum(self.dims(v)[axis] for v in values)
-        return self.op("Concat", values, dims, axis=axis)
-
-    def cut(self, value: Value, axis: int, start: int, end: int | None, step: int = 1) -> Value:
-        """A slice of the last dimensions, `start` to `end` in steps."""
-        dims = list(self.dims(value))
-        dims[axis] = len(range(dims[axis])[start:end:step])
-        stop = _TO_THE_END if end is None else end
-        return self.op(
-            "Slice", [value], dims,
-            axes=(axis,), slice_axes=(axis,), starts=(start,), ends=(stop,), steps=(step,),
-        )  # fmt: skip
-
-    def reduce(self, kind: str, value: Value, axis: int, *, keep: bool = True) -> Value:
-        dims = list(self.dims(value))
-        dims[axis : axis + 1] = [1] if keep else []
-        return self.op(kind, [value], dims, axes=(axis,))
-
-    def matmul(self, left: Value, right: Value, *, transposed: bool = False) -> Value:
-        """A product over the last dimension; `transposed` takes the right matrix as it is stored,
-        columns first.
-        """
-        columns = self.dims(right)[-2 if transposed else -1]
-        dims = (*self.dims(left)[:-1], columns)
-        if transposed:
-            return self.op("MatMul", [left, right], dims, trans_b=1)
-        return self.op("MatMul", [left, right], dims)
+        return self.mul(value, constant)
 
     def linear(self, value: Value, module: str, columns: int, *, bias: bool = False) -> Value:
         """A product with a weight of (columns, rows), as `torch.nn.Linear` stores it."""
@@ -203,4 +132,4 @@ class Writer:
             return self.biased(self.matmul(value, weight), module, columns)
 
     def biased(self, value: Value, module: str, columns: int) -> Value:
-        return self.pointwise("Add", value, self.parameter(f"{module}.bias", columns))
+        return self.add(value, self.parameter(f"{module}.bias", columns))

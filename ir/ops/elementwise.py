@@ -34,6 +34,10 @@ NEUTRAL: Mapping[str, float] = MappingProxyType(
     }
 )  # fmt: skip
 """The second operand that leaves the first as it is."""
+OF_FLAGS: Mapping[str, str] = MappingProxyType(
+    {"Add": "Or", "Mul": "And", "Max": "Or", "Min": "And"}
+)
+"""The logic that means the same of flags."""
 
 
 def aligned_map(dims: tuple[int, ...], result: tuple[int, ...], factors: list[int]) -> FactorMap:
@@ -184,6 +188,19 @@ spell(
     Max=("maximum max.other", "Maximum", "stablehlo.maximum"),
     Min=("minimum min.other", "Minimum", "stablehlo.minimum"),
     Mul=("mul.{Tensor,Scalar}", "Mul Muls", "stablehlo.multiply"),
+)
+spell(
+    Form.SCALED,
+    Add=(
+        "add.{Tensor,Scalar}",
+        "Add(input as self, other); AddExt AddScalar",
+        "stablehlo.add(self, other)",
+    ),
+    Sub=(
+        "sub.{Tensor,Scalar}",
+        "Sub(input as self, other); SubExt SubScalar",
+        "stablehlo.subtract(self, other)",
+    ),
 )
 spell(Form.TEST, IsNaN=("isnan", "IsNan(x as self)"), IsInf=("isinf", "IsInf", "chlo.is_inf"))
 spell(

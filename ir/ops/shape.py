@@ -265,6 +265,8 @@ CARRIERS = frozenset({*VIEWS, "Cast", "Identity", "Expand"})
 """Kinds that hand the numbers of their operand on, none put in another order."""
 TAKERS = frozenset({"Slice", "Split", "Transpose"})
 """Kinds that hand some of them on."""
+MOVES = CARRIERS | {"Transpose"}
+"""Kinds that hand the numbers of their operand on, in whatever order."""
 
 primitives(
     "Concat", "Split", "Squeeze", "Tile", "Transpose", Expand="BroadcastTo", Pad="PadV3",

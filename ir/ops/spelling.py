@@ -17,6 +17,7 @@ class Form(StrEnum):
     are numbers, which become attributes: `celu(self, alpha=1.0)`.
     """
     TWO = "two operands"
+    SCALED = "two operands, the second one times `alpha`"
     TEST = "a test of one operand"
     COMPARISON = "a comparison of two operands"
     """In the type that both fit in."""

@@ -11,18 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Self, TypeVar
 
 import numpy as np
 
 from costmodel.redistribution import UNREACHABLE_S
 from costmodel.schedules.closed_form import pipeline_time_s
-from ir.folding import common_scope
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_stages import part_times, send_times, stage_size
-from planner.constraints.pins import listed
 from planner.explain.plan_request import holds_of, request_of
 from planner.explain.restricted_problem import Answer, Hold, RestrictedProblem
 from planner.lowering.liveness import analyse
@@ -37,6 +34,7 @@ from planner.pipeline.space import Configuration, moments_of_pieces
 from planner.problem import EdgeTable, FloatArray, NodeTable, Problem
 from planner.repricing.planned_choice import planned_choice, setting_of
 from planner.request import RequestError
+from planner.requests.plan_names import unknown_part
 from planner.solvers import Budget
 from topology.cluster import Cluster
 from topology.part import stage_cluster
@@ -119,40 +117,9 @@ class PlanProblem:
         for number, node in enumerate(self.lowered.nodes):
             if node.origin.name == name and (node.kind is NodeKind.OPERATOR) != tensor:
                 return number
-        raise self._unknown(name, tensor=tensor)
-
-    def operator_named(self, name: str) -> int:
-        """The node of the operator of this name, or of the only one of this scope.
-
-        Raises:
-            RequestError: there is none, or there are several.
-        """
-        ops = self.graph.ops
-        prefix = len(common_scope(op.scope for op in ops))
-        names = {op.name: self.plain(op.name) for op in ops}
-        found = [own for own in names.values() if own == name] or [
-            names[op.name] for op in ops if op.scope and name in {op.scope, op.scope[prefix:]}
-        ]
-        if len(found) > 1:
-            raise RequestError(
-                f"{len(found)} operators have the scope {name!r}\n  at:  --op {name}\n"
-                f"  fix: name one of {listed(found)}"
-            )
-        if not found:
-            raise self._unknown(name, tensor=False)
-        return self.node_of(found[0])
-
-    def _unknown(self, name: str, *, tensor: bool) -> RequestError:
         nodes = (n for n in self.lowered.nodes if (n.kind is NodeKind.OPERATOR) != tensor)
-        kinds = {node.origin.name for node in nodes}
-        if not tensor:
-            kinds |= {op.scope for op in self.graph.ops if op.scope}
-        close = get_close_matches(name, sorted(kinds), n=3, cutoff=0.5)
-        hint = f"the closest are {listed(close)}" if close else "`planner show` lists them"
         noun, option = ("decision about a tensor", "--tensor") if tensor else ("operator", "--op")
-        return RequestError(
-            f"the plan has no {noun} {name!r}\n  at:  {option} {name}\n  fix: {hint}"
-        )
+        raise unknown_part(noun, option, name, (node.origin.name for node in nodes))
 
 
 def problem_of(

@@ -5,12 +5,10 @@ nodes of its problem.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from costmodel.memory import Optimizer
 from costmodel.plan_overlap import has_overlap
 from ir.batch import BatchError, with_batch
 from ir.factor_roles import batch_places
@@ -27,32 +25,37 @@ from planner.lowering.liveness import Origin
 from planner.lowering.lowered import Lowered
 from planner.lowering.parameters import lies_alike
 from planner.repricing.other_size import leaves
-from planner.request import Cuts, SearchRequest
-
-_SETTLED = {"batch", "global_batch", "dtype", "bind", "rules", "micro_batch", "pipeline"}
-"""The plan's graph has them already."""
+from planner.request import Cuts, SearchRequest, recorded_request
 
 
 def request_of(plan: Plan) -> SearchRequest:
-    """The request that a plan answers, for its own graph: batch and types are settled there."""
-    known = {each.name for each in fields(SearchRequest)} - _SETTLED
-    record: dict[str, Any] = {
-        name: _tuples(value) for name, value in plan.request.items() if name in known
-    }
-    record["overlap"] = "auto" if has_overlap(plan) else "none"
-    record["optimizer"] = Optimizer(str(plan.request.get("optimizer")))
-    return replace(SearchRequest(), **record)
+    """The request that a plan answers, for its own graph: batch and types are settled there.
+
+    Raises:
+        RequestError: the plan's record of it is none.
+    """
+    usual = SearchRequest()
+    return replace(
+        recorded_request(plan.request),
+        batch=None,
+        global_batch=None,
+        dtype=None,
+        bind=(),
+        rules=(),
+        micro_batch=usual.micro_batch,
+        pipeline=usual.pipeline,
+        overlap="auto" if has_overlap(plan) else "none",
+    )
 
 
 def whole_request_of(plan: Plan) -> SearchRequest:
     """The same for a search of stages and micro-batches on `source_of` the plan."""
-    record = plan.request
+    asked = recorded_request(plan.request)
     return replace(
         request_of(plan),
-        batch=None,
         global_batch=plan.batch,
-        micro_batch=str(record.get("micro_batch", "auto")),
-        pipeline=str(record.get("pipeline", "auto")),
+        micro_batch=asked.micro_batch,
+        pipeline=asked.pipeline,
     )
 
 
@@ -71,10 +74,6 @@ def source_of(plan: Plan) -> OpGraph:
         return with_batch(replace(opened, batch=0), 1)
     except BatchError:
         return opened
-
-
-def _tuples(value: object) -> object:
-    return tuple(_tuples(each) for each in value) if isinstance(value, list | tuple) else value
 
 
 def holds_of(

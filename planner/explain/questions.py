@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 
-from ir.folding import common_scope
 from ir.plan import Plan
 from planner.constraints.pins import cuts_text, listed
 from planner.explain.infeasible import Infeasibility, why_infeasible
@@ -15,6 +13,7 @@ from planner.explain.reasons import Subject
 from planner.request import Cuts, InfeasibleError, RequestError
 from planner.requests.machines import machine
 from planner.requests.options.searches import SearchOptions
+from planner.requests.plan_names import operator_named, unknown_part
 from planner.requests.searches import Question
 from planner.requests.sources import Document
 from planner.search import Report
@@ -54,9 +53,10 @@ def at_operator(plan: Plan, operator: str) -> tuple[int, PlanProblem, int]:
     Raises:
         RequestError: the plan has no such operator.
     """
-    stage = 0 if plan.pipeline.is_single else _stage_of_operator(plan, operator)
+    name = operator_named(plan, operator).name
+    stage = next(op.stage for op in plan.operators if op.name == name)
     case = problem_of(plan, stage % plan.pipeline.parts)
-    return stage, case, case.operator_named(operator)
+    return stage, case, case.node_of(name)
 
 
 def _placed(
@@ -68,29 +68,6 @@ def _placed(
     work_s = case.plan_answer.cost_s
     place = InStage(stage, len(pipeline.stages), pipeline.micro_batches, work_s)
     return replace(found, place=place)
-
-
-def _stage_of_operator(plan: Plan, name: str) -> int:
-    """The stage of an operator by its name, or by its scope if that is enough."""
-    prefix = len(common_scope(op.scope for op in plan.operators))
-    found = [op for op in plan.operators if op.name == name] or [
-        op for op in plan.operators if op.scope and name in {op.scope, op.scope[prefix:]}
-    ]
-    if len(found) > 1:
-        raise RequestError(
-            f"{len(found)} operators have the scope {name!r}\n  at:  --op {name}\n"
-            f"  fix: name one of {listed([op.name for op in found])}"
-        )
-    if not found:
-        known = {op.name for op in plan.operators} | {op.scope for op in plan.operators if op.scope}
-        raise _unknown("operator", f"--op {name}", name, known)
-    return found[0].stage
-
-
-def _unknown(noun: str, option: str, name: str, known: set[str]) -> RequestError:
-    close = get_close_matches(name, sorted(known), n=3, cutoff=0.5)
-    hint = f"the closest are {listed(close)}" if close else "`planner show` lists them"
-    return RequestError(f"the plan has no {noun} {name!r}\n  at:  {option}\n  fix: {hint}")
 
 
 def _with_cuts(subject: Subject, cuts: Cuts) -> tuple[int, ...]:
@@ -134,7 +111,7 @@ def _stage_of_tensor(plan: Plan, name: str) -> int:
     found = [*makers, *holders]
     if not found:
         known = {t.name for t in plan.tensors} | set(plan.graph.tensors)
-        raise _unknown("decision about a tensor", f"--tensor {name}", name, known)
+        raise unknown_part("decision about a tensor", "--tensor", name, known)
     return found[0]
 
 
@@ -165,9 +142,9 @@ def why_nothing_fits(
 
 def with_fixes(error: InfeasibleError, found: Infeasibility) -> InfeasibleError:
     """The error with the changes that were tried in place of those that were only reckoned."""
-    remedies = tuple(fix.text for fix in found.fixes) or error.remedies
-    return InfeasibleError(
-        error.what, error.needed_bytes, error.available_bytes, error.contributors, remedies,
-        error.baselines, interrupted=found.interrupted,
+    return replace(
+        error,
+        remedies=tuple(fix.text for fix in found.fixes) or error.remedies,
+        interrupted=found.interrupted,
         out_of_time=found.out_of_time or error.out_of_time,
-    )  # fmt: skip
+    )

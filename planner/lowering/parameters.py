@@ -277,14 +277,11 @@ def no_room_on_host(error: InfeasibleError, cluster: Cluster, offload: str) -> I
     room = cluster.host_memory_bytes
     if offload != "on" or room is None or error.needed_bytes > error.available_bytes:
         return error
-    return InfeasibleError(
+    what = (
         f"no plan was found whose optimizer state fits into the {format_bytes(room)} of the memory "
-        "of the host that fall to a device",
-        needed_bytes=error.needed_bytes,
-        available_bytes=error.available_bytes,
-        contributors=error.contributors,
-        remedies=("--offload auto",),
+        "of the host that fall to a device"
     )
+    return replace(error, what=what, remedies=("--offload auto",), baselines=())
 
 
 def brought_back(

@@ -169,12 +169,12 @@ def with_remedy(
     try:
         for change in itertools.islice(_changes(cluster, request), most):
             if deadline.is_over:
-                return _with_remedies(error, error.remedies, out_of_time=True)
+                return replace(error, interrupted=False, out_of_time=True)
             report(f"trying {change.text}")
             if _fits(change, find, deadline):
-                return _with_remedies(error, (change.text,))
+                return replace(error, remedies=(change.text,), interrupted=False, out_of_time=False)
     except KeyboardInterrupt:
-        return _with_remedies(error, error.remedies, interrupted=True)
+        return replace(error, interrupted=True, out_of_time=False)
     return error
 
 
@@ -184,16 +184,6 @@ def _fits(change: _Change, find: Finds, deadline: Deadline) -> bool:
     except (InfeasibleError, RequestError):
         return False
     return True
-
-
-def _with_remedies(
-    error: InfeasibleError, remedies: tuple[str, ...], *, interrupted: bool = False,
-    out_of_time: bool = False,
-) -> InfeasibleError:  # fmt: skip
-    return InfeasibleError(
-        error.what, error.needed_bytes, error.available_bytes, error.contributors, remedies,
-        error.baselines, interrupted=interrupted, out_of_time=out_of_time,
-    )  # fmt: skip
 
 
 def _changes(cluster: Cluster, request: SearchRequest) -> Iterator[_Change]:

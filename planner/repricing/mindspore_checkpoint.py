@@ -7,20 +7,25 @@ it, avoids that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from ir.graph import Op, Role
 from ir.ops import LOSS, Engine, OpView, annotation, lookup
 from ir.plan import Plan
+from planner.candidates.columns import BoolArray
 from planner.candidates.dialects import REPLICATED, Assignment
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
-from planner.lowering.lowered import Lowered, NodeKind
+from planner.lowering.lowered import Lowered, Node, NodeKind
 from planner.pipeline.preparation import dialect_of_plan
 from planner.repricing.planned_choice import PlannedCandidates, least_cost, setting_of
 from topology.cluster import Cluster
+
+Ways: TypeAlias = Callable[[Op, Sequence[Assignment]], "Collection[Assignment] | None"]
+"""Those of an operator's assignments that it may have; None for the planned one."""
 
 
 def checkpoint_only_s(plan: Plan) -> float | None:
@@ -39,32 +44,17 @@ def batch_loss_s(plan: Plan) -> float | None:
     """Seconds of a step whose losses cut rows alone, all else as planned; None if that cannot be
     told.
     """
+
+    def ways(op: Op, assignments: Sequence[Assignment]) -> Collection[Assignment] | None:
+        if op.kind != LOSS:
+            return None
+        (mapping,) = lookup(LOSS).rule(OpView(op, plan.graph)).operands
+        classes = set(mapping[-1]) if mapping else set()
+        return [own for own in assignments if not classes.intersection(own)]
+
     lowered = lowered_again(plan)
-    if lowered is None:
-        return None
-    planned = PlannedCandidates(plan, lowered)
-    layouts = {t.name: t.layout for t in plan.parameters}
-    ops = {op.name: op for op in plan.graph.ops}
-    allowed = []
-    for node in lowered.nodes:
-        fine = planned.recomputed(node)
-        if node.kind is NodeKind.PARAMETER:
-            fine &= planned.lying(node, layouts[node.name])
-        elif node.candidates is not None and ops[node.name].kind == LOSS:
-            view = OpView(ops[node.name], plan.graph)
-            (mapping,) = lookup(LOSS).rule(view).operands
-            classes = set(mapping[-1]) if mapping else set()
-            assignments = node.candidates.assignments
-            rows = np.array([not classes.intersection(own) for own in assignments])
-            fine &= rows[node.columns.assignment]
-        elif node.candidates is not None:
-            fine &= planned.split(node)
-        allowed.append(np.flatnonzero(fine))
-    if not all(len(each) for each in allowed):
-        return None
-    found = least_cost(lowered.problem, allowed)
-    choice = None if found is None else found.choice
-    return None if choice is None else lowered.problem.cost_s(choice)
+    choice = None if lowered is None else _choice(plan, lowered, ways)
+    return None if lowered is None or choice is None else lowered.problem.cost_s(choice)
 
 
 def lowered_again(plan: Plan) -> Lowered | None:
@@ -81,24 +71,35 @@ def checkpoint_only_choice(plan: Plan, lowered: Lowered) -> tuple[int, ...] | No
     """The choice that MindSpore makes: operators and weights of the checkpoint as planned, others
     by batch. What follows its neighbours is chosen at least cost; None if a node has no candidate.
     """
+
+    def ways(op: Op, assignments: Sequence[Assignment]) -> Collection[Assignment] | None:
+        if _is_carried(op, plan):
+            return None
+        return _left(OpView(op, plan.graph), assignments)
+
+    return _choice(plan, lowered, ways)
+
+
+def _choice(plan: Plan, lowered: Lowered, ways: Ways) -> tuple[int, ...] | None:
+    """The cheapest choice with operators and weights as planned, but for what is told of some."""
     planned = PlannedCandidates(plan, lowered)
     layouts = {t.name: t.layout for t in plan.parameters}
     ops = {op.name: op for op in plan.graph.ops}
-    allowed = []
-    for node in lowered.nodes:
-        fine = planned.recomputed(node)
+
+    def fine(node: Node) -> BoolArray:
+        rows = planned.recomputed(node)
         if node.kind is NodeKind.PARAMETER:  # the layout at rest, whatever the operator uses
-            fine &= planned.lying(node, layouts[node.name])
-        elif node.candidates is not None and _is_carried(ops[node.name], plan):
-            fine &= planned.split(node)
-        elif node.candidates is not None:
-            assignments = node.candidates.assignments
-            left = _left(OpView(ops[node.name], plan.graph), assignments)
-            fine &= np.array([own in left for own in assignments])[node.columns.assignment]
-        allowed.append(np.flatnonzero(fine))
-    if not all(len(each) for each in allowed):
-        return None
-    found = least_cost(lowered.problem, allowed)
+            return rows & planned.lying(node, layouts[node.name])
+        if node.candidates is None:
+            return rows
+        assignments = node.candidates.assignments
+        told = ways(ops[node.name], assignments)
+        if told is None:
+            return rows & planned.split(node)
+        mask: BoolArray = np.array([own in told for own in assignments], dtype=np.bool_)
+        return rows & mask[node.columns.assignment]
+
+    found = least_cost(lowered.problem, [np.flatnonzero(fine(node)) for node in lowered.nodes])
     return None if found is None else found.choice
 
 

@@ -35,10 +35,8 @@ def compiled_step_s(plan: Plan, used: Mapping[str, Strategy]) -> float | None:
     if lowered is None:
         return None
     work = _Compiled(plan, lowered, pins_of(plan.graph, tuple(used.items())))
-    allowed = [np.flatnonzero(work.of(node)) for node in lowered.nodes]
-    found = least_cost(lowered.problem, allowed) if all(len(own) for own in allowed) else None
-    choice = None if found is None else found.choice
-    return None if choice is None else lowered.problem.cost_s(choice)
+    found = least_cost(lowered.problem, [np.flatnonzero(work.of(node)) for node in lowered.nodes])
+    return None if found is None else lowered.problem.cost_s(found.choice or ())
 
 
 class _Compiled:

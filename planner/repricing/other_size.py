@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from costmodel.memory import Optimizer
 from importers.foreign_plans import ForeignPlan, read_foreign
 from ir.batch import with_batch
 from ir.graph import Op, OpGraph
@@ -19,7 +18,7 @@ from ir.plan_estimate import Estimate
 from planner.constraints.foreign_plans import held_to
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.repricing.planned_choice import lowered_plan, priced
-from planner.request import SearchRequest
+from planner.request import SearchRequest, recorded_request
 from topology.cluster import Cluster
 from topology.mesh import Mesh, MeshAxis
 
@@ -142,12 +141,13 @@ def _asked(plan: Plan, arguments: str, graph: OpGraph, cluster: Cluster) -> Sear
     """The request that leaves nothing open of what the arguments say."""
     found = read_foreign(arguments, "the arguments")
     assert isinstance(found, ForeignPlan)
+    planned = recorded_request(plan.request)
     request = SearchRequest(
-        optimizer=Optimizer(str(plan.request.get("optimizer"))),
-        target=str(plan.request.get("target")),
-        fused_attention=plan.request.get("fused_attention") is not False,
+        optimizer=planned.optimizer,
+        target=planned.target,
+        fused_attention=planned.fused_attention,
         memory_limit_bytes=_UNLIMITED_BYTES,
-        rules=tuple(_rules(plan)),
+        rules=planned.rules,
         recompute="none",
         sequence_parallel="off",
         zero="0",
@@ -156,8 +156,3 @@ def _asked(plan: Plan, arguments: str, graph: OpGraph, cluster: Cluster) -> Sear
     recompute = "none" if asked.recompute == "auto" else asked.recompute
     zero = "0" if asked.zero == "auto" else asked.zero
     return replace(asked, recompute=recompute, zero=zero)
-
-
-def _rules(plan: Plan) -> list[tuple[str, str]]:
-    pairs = plan.request.get("rules")
-    return [(str(a), str(b)) for a, b in pairs] if isinstance(pairs, list | tuple) else []

@@ -16,10 +16,10 @@ from importers.errors import ModelError, UnboundError
 from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.layout import Layout
-from ir.plan import NamedLayout, Plan, PlannedTensor
+from ir.plan import NamedLayout, Pipeline, Plan, PlannedTensor
 from ir.plan_estimate import Bound
 from ir.plan_stages import has_equal_stages, planned_in, stage_mesh
-from ir.symbols import Symbol, SymbolError, parse_symbol
+from ir.symbols import Symbol, SymbolError
 from planner.candidates.columns import BoolArray
 from planner.candidates.layout_tables import LayoutPair
 from planner.lowering.liveness import analyse
@@ -30,7 +30,7 @@ from planner.pipeline.plan_builder import PlanBuilder
 from planner.pipeline.preparation import dialect_of_plan, prepare
 from planner.problem import Problem
 from planner.reduction.restriction import IndexArray, original_choice, restricted
-from planner.request import Cuts, RequestError, SearchRequest
+from planner.request import RequestError, SearchRequest, recorded_request
 from planner.solvers import Budget, Solution, solver_by_name
 from topology.cluster import Cluster
 from topology.mesh import Mesh, MeshAxis
@@ -147,9 +147,10 @@ def planned_choice(plan: Plan, lowered: Lowered) -> tuple[int, ...]:
         RequestError: the problem lacks a candidate that the plan has.
     """
     allowed = PlannedCandidates(plan, lowered).allowed()
-    missing = [n.origin.name for n, own in zip(lowered.nodes, allowed, strict=True) if not len(own)]
-    found = None if missing else least_cost(lowered.problem, allowed)
+    found = least_cost(lowered.problem, allowed)
     if found is None or found.choice is None:
+        pairs = zip(lowered.nodes, allowed, strict=True)
+        missing = [node.origin.name for node, own in pairs if not len(own)]
         raise RequestError(
             f"the layouts of {missing[0] if missing else 'the plan'} are not those that this "
             "version knows\n  at:  plan.json\n  fix: plan again with `planner search`"
@@ -159,8 +160,10 @@ def planned_choice(plan: Plan, lowered: Lowered) -> tuple[int, ...]:
 
 def least_cost(problem: Problem, allowed: Sequence[IndexArray]) -> Solution | None:
     """The cheapest choice among some candidates of every node, whatever memory it needs; None where
-    their layouts do not follow from one another.
+    a node has none, or their layouts do not follow from one another.
     """
+    if not all(len(own) for own in allowed):
+        return None
     free = replace(restricted(problem, allowed), memory_limit_bytes=math.inf)
     found = solver_by_name("dynamic_programming").solve(free, Budget(), None)
     if found.choice is None or found.cost_s >= UNREACHABLE_S:
@@ -278,10 +281,11 @@ def planned_graph(plan: Plan, read: Callable[[Mapping[str, int | Symbol]], OpGra
         RequestError: it is another one than the plan's.
         ModelError: the model cannot be read, whatever its sizes.
     """
-    bound, why = bindings(plan), ""
+    asked, why = recorded_request(plan.request), ""
+    bound = dict(asked.bind)
     try:
         graph = read(bound)
-        ready, _ = prepare(graph, Cluster.from_dict(plan.cluster), _request(plan))
+        ready, _ = prepare(graph, Cluster.from_dict(plan.cluster), _settled(asked, plan.pipeline))
         if ready.digest() == plan.digest:
             return graph
         why = f"with digest {plan.digest[:12]}, this one has {ready.digest()[:12]}"
@@ -299,54 +303,14 @@ def planned_graph(plan: Plan, read: Callable[[Mapping[str, int | Symbol]], OpGra
     )
 
 
-def _request(plan: Plan) -> SearchRequest:
+def _settled(asked: SearchRequest, pipeline: Pipeline) -> SearchRequest:
     """What decided how the model was prepared."""
-    pipeline = plan.pipeline
     return SearchRequest(
-        training=bool(plan.request.get("training", True)),
-        dtype=_text(plan.request, "dtype"),
-        batch=_number(plan.request, "batch") if pipeline.is_single else pipeline.micro_batch,
-        fused_attention=bool(plan.request.get("fused_attention", True)),
-        rules=tuple((str(kind), str(rule)) for kind, rule in _pairs(plan.request, "rules")),
-        solver=str(plan.request.get("solver", "")),
-        pins=tuple((str(name), _cuts(cuts)) for name, cuts in _pairs(plan.request, "pins")),
+        training=asked.training,
+        dtype=asked.dtype,
+        batch=asked.batch if pipeline.is_single else pipeline.micro_batch,
+        fused_attention=asked.fused_attention,
+        rules=asked.rules,
+        solver=asked.solver,
+        pins=asked.pins,
     )
-
-
-def _pairs(request: Mapping[str, object], key: str) -> list[tuple[object, object]]:
-    found = request.get(key, [])
-    return [(first, second) for first, second in found] if isinstance(found, list | tuple) else []
-
-
-def _cuts(found: object) -> Cuts:
-    """Cuts as a plan's record has them; nothing where it has something else."""
-    lists = (own for own in found if isinstance(own, list)) if isinstance(found, list) else ()
-    return tuple(tuple(cut for cut in own if isinstance(cut, int)) for own in lists)
-
-
-def bindings(plan: Plan) -> dict[str, int | Symbol]:
-    """What the model's dynamic dimensions were bound to.
-
-    Raises:
-        RequestError: the plan has something else there.
-    """
-    return {str(name): _size(value) for name, value in _pairs(plan.request, "bind")}
-
-
-def _size(value: object) -> int | Symbol:
-    try:
-        return value if isinstance(value, int) else parse_symbol(str(value))
-    except SymbolError as error:
-        raise RequestError(
-            f"{error}\n  at:  request.bind of the plan\n  fix: search again"
-        ) from error
-
-
-def _text(request: Mapping[str, object], key: str) -> str | None:
-    value = request.get(key)
-    return None if value is None else str(value)
-
-
-def _number(request: Mapping[str, object], key: str) -> int | None:
-    value = request.get(key)
-    return None if value is None else int(str(value))

@@ -33,7 +33,7 @@ from planner.requests.options.simulations import (
     SimulationOptions,
 )
 from planner.requests.search_request import optimizer_of
-from planner.requests.simulations import effects, reported, variation_asked
+from planner.requests.simulations import effects, variation_asked
 from planner.requests.training_models import training_model
 from topology.catalogue import cluster_names
 from topology.chips import is_chip
@@ -358,6 +358,7 @@ def simulated_layout(
 
     Raises:
         UserError: an option is wrong, or for plans alone.
+        SimulationError: the layout cannot be simulated so.
         ModelError: the configuration lacks a size.
     """
     for given, option in ((options.bandwidth, "--bandwidth"), (options.fusion, "--fusion")):
@@ -369,8 +370,7 @@ def simulated_layout(
     run = run_of_layout(asked, config, name)
     _, notes = training_model(config, name)
     known = layout_calibration(options.calibration, run.machine)
-    with reported():
-        found = simulate_layout(run, hidden, job_options(asked.layout), drawn, calibration=known)
+    found = simulate_layout(run, hidden, job_options(asked.layout), drawn, calibration=known)
     if run.model.further and "mtp" not in parsed(asked.layout):
         notes = (*notes, mtp_note(run.model.further))
     notes = (*notes, *layout_note(options.calibration, known, run))

@@ -31,6 +31,7 @@ def user_errors() -> tuple[type[Exception], ...]:
     """The classes of the core whose messages are meant for the user."""
     # The classes are named here and not at the top: they cost half a second to import.
     from costmodel.link_calibration.measurements import CalibrationError  # noqa: PLC0415
+    from costmodel.simulation.result import SimulationError  # noqa: PLC0415
     from costmodel.training.dataset import TableError  # noqa: PLC0415
     from executors.checkpoint.errors import CheckpointError  # noqa: PLC0415
     from importers.errors import ModelError  # noqa: PLC0415
@@ -51,6 +52,7 @@ def user_errors() -> tuple[type[Exception], ...]:
         ModelError,
         PlanFileError,
         RequestError,
+        SimulationError,
         SymbolError,
         TableError,
         TopologyError,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from ir.json_text import finite
 from ir.plan_stages import MeshAxes, has_equal_stages, stage_mesh, stage_size
 from ir.throughput import RATE_NAMES
 from report.plan import PlanReport
@@ -78,7 +79,7 @@ def nothing_fits(error: InfeasibleError) -> dict[str, object]:
         "communicators": [],
         "notes": [],
         "files": [],
-        **error.refusal.record(),
+        **error.record(),
     }
 
 
@@ -119,14 +120,4 @@ def _devices_on(plan: Plan, mesh: MeshAxes) -> int:
 
 def dumps(value: Mapping[str, object]) -> str:
     """Strict JSON: a number that is not finite becomes null."""
-    return json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value
+    return json.dumps(finite(value), indent=1, ensure_ascii=False, allow_nan=False)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import numpy as np
 from costmodel.simulation.buckets import Fusion, FusionMode
 from costmodel.simulation.effects import FUSED_KINDS, Contention, Effects
 from costmodel.simulation.plan_simulation import simulate_plan
-from costmodel.simulation.result import Simulation, SimulationError
+from costmodel.simulation.result import Simulation
 from costmodel.simulation.variation import SHAPES, Distribution, Variation
 from ir.plan import Plan
 from planner.repricing.other_machine import repriced
@@ -98,13 +97,13 @@ def simulated(
         machine_file: what `options.cluster` names, if that is no bundled machine.
 
     Raises:
-        UserError: an option is wrong, or the plan cannot be simulated so.
+        UserError: an option is wrong.
+        SimulationError: the plan cannot be simulated so.
     """
     beside, drawn = effects(options), variation_asked(options)
     moved = placed(options, plan, machine_file)
-    with reported():
-        found = simulate_plan(moved, beside, drawn)
-        return found if found.fits or not beside.prefetch else _with_remedy(found, moved, beside)
+    found = simulate_plan(moved, beside, drawn)
+    return found if found.fits or not beside.prefetch else _with_remedy(found, moved, beside)
 
 
 def _with_remedy(found: Simulation, plan: Plan, beside: Effects) -> Simulation:
@@ -118,20 +117,6 @@ def _with_remedy(found: Simulation, plan: Plan, beside: Effects) -> Simulation:
         f"with --prefetch 0 it fits, and a step takes {format_seconds(late.step_s)}"
     )
     return replace(found, notes=(*found.notes, note))
-
-
-@contextmanager
-def reported() -> Iterator[None]:
-    """What the cost model cannot simulate, as the user's fault."""
-    try:
-        yield
-    except SimulationError as error:
-        what, _, rest = str(error).partition("\n")
-        where = re.search(r"at:  (.*)", rest)
-        fix = re.search(r"fix: (.*)", rest)
-        raise UserError(
-            what, where.group(1) if where else "", fix.group(1) if fix else ""
-        ) from error
 
 
 def _number(text: str, option: str) -> float:

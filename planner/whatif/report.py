@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 
+from ir.json_text import finite
 from planner.repricing.other_machine import repriced
 from planner.requests.option_texts import ROBUST
 from planner.whatif.analysis import (
@@ -54,7 +55,7 @@ def row(point: Point, prices: Prices) -> dict[str, object]:
     cells: dict[str, object] = {name: point.place.get(name) for name in names}
     cells |= {"devices": point.devices or cells["devices"], "status": result.status}
     cells |= {"key": point.key, "message": result.message or None}
-    cells["peak_gib"] = _finite(result.peak_bytes / GIB)
+    cells["peak_gib"] = finite(result.peak_bytes / GIB)
     cells["limit_gib"] = result.limit_bytes / GIB or None
     if not result.is_planned:
         return {name: cells.get(name) for name in names}
@@ -66,7 +67,7 @@ def row(point: Point, prices: Prices) -> dict[str, object]:
         "upper_s": result.upper_s,
         "simulated_s": result.simulated_s,
         "bound_s": result.bound_s,
-        "gap": _finite(result.gap),
+        "gap": finite(result.gap),
         "samples_per_s": result.samples / result.step_s,
         "tokens_per_s": rate_of(point) if result.tokens else None,
         "utilisation": result.utilisation,
@@ -97,10 +98,6 @@ def _cell(value: object) -> object:
     if value is None:
         return ""
     return f"{value:.9g}" if isinstance(value, float) else value
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +231,14 @@ def _mix(found: Shapes) -> dict[str, object]:
         "sizes": [_place(place) for place in found.sizes],
         "weights": list(found.weights),
         "plans": list(found.outlines),
-        "step_s": [[_finite(seconds) for seconds in row] for row in found.step_s],
+        "step_s": [[finite(seconds) for seconds in row] for row in found.step_s],
         "ideal_s": found.ideal_s,
         "best": [
             {
                 "plans": list(each.plans),
-                "expected_s": _finite(each.expected_s),
+                "expected_s": finite(each.expected_s),
                 "switch_s": each.switch_s,
-                "worth_after_steps": _finite(each.worth_after(single)),
+                "worth_after_steps": finite(each.worth_after(single)),
             }
             for each in found.best
         ],

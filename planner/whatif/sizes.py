@@ -158,9 +158,6 @@ def _other_size(why: str) -> RequestError:
 def _planned(plan: Plan, lowered: Lowered) -> Solution:
     """The planned candidate of every node; what the plan leaves open at least cost."""
     allowed = PlannedCandidates(plan, lowered).allowed()
-    for node, own in zip(lowered.nodes, allowed, strict=True):
-        if not len(own):
-            raise _other_size(f"{node.origin.name} cannot be laid out as in the plan")
     found = least_cost(lowered.problem, allowed)
     if found is None:
         raise _other_size("its layouts do not follow from one another")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,34 +91,40 @@ def is_item_id(name: str) -> bool:
 
 
 class Items:
-    """The items of all owners. Every method is told whose."""
+    """The items of the owner who asks."""
 
-    def __init__(self, engine: Engine, most_bytes: int) -> None:
+    def __init__(self, engine: Engine, most_bytes: int, owner: Callable[[], str]) -> None:
+        """Keep so many bytes of an owner at most; `owner` says who asks, or fails."""
         self._engine = engine
         self._most_bytes = most_bytes
+        self._asker = owner
 
-    def add(self, owner: str, new: NewItem) -> Item:
+    @property
+    def owner(self) -> str:
+        return self._asker()
+
+    def add(self, new: NewItem) -> Item:
         """Keep bytes, once however often they come.
 
         Raises:
             FullError: the owner keeps too much.
         """
         with writing(self._engine) as connection:
-            return add_item(connection, owner, new, self._most_bytes)
+            return add_item(connection, self.owner, new, self._most_bytes)
 
-    def find(self, owner: str, item_id: str, kind: str) -> Item:
+    def find(self, item_id: str, kind: str) -> Item:
         """One item.
 
         Raises:
             NotFoundError: the owner has none of this id and kind.
         """
         with reading(self._engine) as connection:
-            row = connection.execute(select(items).where(_named(owner, item_id, kind))).first()
+            row = connection.execute(select(items).where(_named(self.owner, item_id, kind))).first()
         if row is None:
             raise NotFoundError(f"there is no {kind} {item_id[:64]!r}")
         return item_of(row)
 
-    def content(self, owner: str, item_id: str, kind: str) -> bytes:
+    def content(self, item_id: str, kind: str) -> bytes:
         """The bytes of one item.
 
         Raises:
@@ -128,65 +134,67 @@ class Items:
             found = connection.execute(
                 select(contents.c.content)
                 .join(items, items.c.digest == contents.c.digest)
-                .where(_named(owner, item_id, kind))
+                .where(_named(self.owner, item_id, kind))
             ).scalar()
         if found is None:
             raise NotFoundError(f"there is no {kind} {item_id[:64]!r}")
         return bytes(found)
 
-    def remove(self, owner: str, item_id: str, kind: str) -> None:
+    def remove(self, item_id: str, kind: str) -> None:
         """Forget an item, and the answers that name it.
 
         Raises:
             NotFoundError: the owner has none of this id and kind.
         """
-        own = _named(owner, item_id, kind)
+        own = _named(self.owner, item_id, kind)
         with writing(self._engine) as connection:
             digest = connection.execute(select(items.c.digest).where(own)).scalar()
             if digest is None:
                 raise NotFoundError(f"there is no {kind} {item_id[:64]!r}")
             connection.execute(delete(items).where(own))
-            connection.execute(delete(views).where(*_views_of(owner, item_id)))
+            connection.execute(delete(views).where(*_views_of(self.owner, item_id)))
             connection.execute(
-                delete(answers).where(answers.c.owner == owner, answers.c.result.contains(item_id))
+                delete(answers).where(
+                    answers.c.owner == self.owner, answers.c.result.contains(item_id)
+                )
             )
             others = select(items.c.id).where(items.c.digest == digest)
             if connection.execute(others.limit(1)).first() is None:
                 connection.execute(delete(contents).where(contents.c.digest == digest))
 
-    def note(self, owner: str, item_id: str, kind: str, facts: Mapping[str, Any]) -> Item:
+    def note(self, item_id: str, kind: str, facts: Mapping[str, Any]) -> Item:
         """Keep what the owner says of an item.
 
         Raises:
             NotFoundError: the owner has none of this id and kind.
         """
-        found = self.find(owner, item_id, kind)
+        found = self.find(item_id, kind)
         with writing(self._engine) as connection:
-            note_facts(connection, owner, found.id, facts)
-        return self.find(owner, item_id, kind)
+            note_facts(connection, self.owner, found.id, facts)
+        return self.find(item_id, kind)
 
-    def names(self, owner: str, item_ids: Collection[str]) -> dict[str, str]:
+    def names(self, item_ids: Collection[str]) -> dict[str, str]:
         """Labels or names of items, by their ids."""
-        wanted = and_(items.c.owner == owner, items.c.id.in_(item_ids))
+        wanted = and_(items.c.owner == self.owner, items.c.id.in_(item_ids))
         with reading(self._engine) as connection:
             rows = connection.execute(select(items).where(wanted)).all() if item_ids else ()
         found = map(item_of, rows)
         return {item.id: str(item.facts.get("label") or item.name) for item in found}
 
-    def listed(self, owner: str, kind: str) -> list[Item]:
+    def listed(self, kind: str) -> list[Item]:
         """The items of a kind, the newest first."""
         with reading(self._engine) as connection:
             rows = connection.execute(
                 select(items)
-                .where(items.c.owner == owner, items.c.kind == kind)
+                .where(items.c.owner == self.owner, items.c.kind == kind)
                 .order_by(items.c.created_at.desc(), items.c.id)
                 .limit(MOST_LISTED)
             ).all()
         return [item_of(row) for row in rows]
 
-    def view(self, owner: str, item_id: str, name: str) -> bytes | None:
+    def view(self, item_id: str, name: str) -> bytes | None:
         """A view that was kept with an item, if there is one of this name."""
-        named = (*_views_of(owner, item_id), views.c.name == name)
+        named = (*_views_of(self.owner, item_id), views.c.name == name)
         with reading(self._engine) as connection:
             found = connection.execute(select(views.c.body).where(*named)).scalar()
         return None if found is None else bytes(found)

@@ -1,11 +1,11 @@
-"""Jobs as their owners see them: submitted, listed, watched, cancelled."""
+"""Jobs as their owners see them: accepted, listed, watched, cancelled."""
 
 from __future__ import annotations
 
 import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,70 +82,78 @@ class Listing:
 
 
 class Jobs:
-    """The jobs of all owners. Every method is told whose."""
+    """The jobs of the owner who asks."""
 
-    def __init__(self, engine: Engine, most_waiting: int) -> None:
+    def __init__(self, engine: Engine, most_waiting: int, owner: Callable[[], str]) -> None:
+        """Let so many jobs of an owner wait; `owner` says who asks, or fails."""
         self._engine = engine
         self._most_waiting = most_waiting
+        self._asker = owner
 
-    def submit(
-        self, owner: str, kind: str, key: str, request: Mapping[str, Any], priority: int = 0
-    ) -> Job:
+    @property
+    def owner(self) -> str:
+        return self._asker()
+
+    def accept(self, kind: str, key: str, request: Mapping[str, Any], priority: int = 0) -> Job:
         """Accept work. Once this returns, the work is done or its failure is told.
 
         Raises:
             FullError: too many jobs of the owner wait.
         """
         with writing(self._engine) as connection:
-            return submit_job(connection, owner, kind, key, request, priority, self._most_waiting)
+            return submit_job(
+                connection, self.owner, kind, key, request, priority, self._most_waiting
+            )
 
-    def find(self, owner: str, job_id: str) -> Job:
+    def find(self, job_id: str) -> Job:
         """One job.
 
         Raises:
             NotFoundError: the owner has none of this id.
         """
         with reading(self._engine) as connection:
-            return _found(connection, owner, job_id)
+            return _found(connection, self.owner, job_id)
 
-    def listed(self, owner: str, asked: Listing) -> tuple[list[Job], int]:
+    def listed(self, asked: Listing) -> tuple[list[Job], int]:
         """Jobs, the newest first, and how many there are on all pages.
 
         Raises:
             NotFoundError: the owner has no job that the page is to begin after.
         """
-        chosen = [jobs.c.owner == owner]
+        chosen = [jobs.c.owner == self.owner]
         chosen += [jobs.c.state == asked.state] if asked.state is not None else []
         chosen += [jobs.c.kind == asked.kind] if asked.kind is not None else []
         with reading(self._engine) as connection:
             count = connection.execute(select(func.count()).where(*chosen)).scalar_one()
             if asked.before is not None:
-                chosen.append(jobs.c.number < _row(connection, owner, asked.before).number)
+                chosen.append(jobs.c.number < _row(connection, self.owner, asked.before).number)
             newest = select(jobs).where(*chosen).order_by(jobs.c.number.desc())
             rows = connection.execute(newest.limit(min(asked.limit, MOST_LISTED))).all()
         return [job_of(row) for row in rows], int(count)
 
-    def forget(self, owner: str, job_id: str) -> Job:
+    def forget(self, job_id: str) -> Job:
         """Forget a job that is over, and its progress; what it made stays. One that is not over is
         ended.
 
         Raises:
             NotFoundError: the owner has none of this id.
         """
-        found = self.cancel(owner, job_id)
+        found = self.cancel(job_id)
         if found.is_over:
             with writing(self._engine) as connection:
                 connection.execute(delete(events).where(events.c.job == job_id))
-                connection.execute(delete(jobs).where(jobs.c.owner == owner, jobs.c.id == job_id))
+                connection.execute(
+                    delete(jobs).where(jobs.c.owner == self.owner, jobs.c.id == job_id)
+                )
         return found
 
-    def cancel(self, owner: str, job_id: str) -> Job:
+    def cancel(self, job_id: str) -> Job:
         """End a job: at once if it waits, as soon as its worker notices if it runs.
 
         Raises:
             NotFoundError: the owner has none of this id.
         """
-        own = and_(jobs.c.owner == owner, jobs.c.id == job_id)
+        own = and_(jobs.c.owner == self.owner, jobs.c.id == job_id)
         with writing(self._engine) as connection:
             connection.execute(
                 update(jobs)
@@ -155,16 +163,16 @@ class Jobs:
             connection.execute(
                 update(jobs).where(own, jobs.c.state == RUNNING).values(cancelled=True)
             )
-            return _found(connection, owner, job_id)
+            return _found(connection, self.owner, job_id)
 
-    def events(self, owner: str, job_id: str, after: int) -> list[tuple[int, str]]:
+    def events(self, job_id: str, after: int) -> list[tuple[int, str]]:
         """Progress of a job beyond an event, as numbers and JSON texts.
 
         Raises:
             NotFoundError: the owner has no such job.
         """
         with reading(self._engine) as connection:
-            _found(connection, owner, job_id)
+            _found(connection, self.owner, job_id)
             rows = connection.execute(
                 select(events.c.number, events.c.data)
                 .where(events.c.job == job_id, events.c.number > after)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.memory import MemoryCurve
 from costmodel.simulation.plan_simulation import simulate_plan
+from ir.json_text import finite
 from ir.plan import Plan
 from ir.plan_enums import MemoryCause
 from planner.explain.plan_problem import problem_of, stages_of
@@ -19,7 +20,6 @@ from planner.lowering.held import held_of
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.repricing.planned_choice import lowered_plan
 from service.views.columns import rounded
-from service.views.summary import finite
 from topology.cluster import Cluster
 
 FloatArray = NDArray[np.float64]

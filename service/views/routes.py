@@ -11,11 +11,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import StringConstraints
 
-from costmodel.simulation.result import SimulationError
-from ir.batch import BatchError
 from ir.plan import Plan
 from ir.plan_file import plan_from_json
-from planner.request import RequestError
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.machines import named_machine as uploaded_machine
 from planner.requests.sources import Document
@@ -123,13 +120,13 @@ class Views:
                 return answer(kept)
             plan = self.plan(plan_id)
             with self._cache.pricing if alone else nullcontext():
-                return _made(lambda: view(plan))
+                return answer(body_of(view(plan)))
 
         return self._respond((plan_id, *key), make, plan_id)
 
     def respond(self, key: Hashable, make: Callable[[], Any], *plans: str) -> Response:
         """The view of this key, or that it is still the one that the browser has."""
-        return self._respond(key, lambda: _made(make), *plans)
+        return self._respond(key, lambda: answer(body_of(make())), *plans)
 
     def _respond(self, key: Hashable, make: Callable[[], Answer], *plans: str) -> Response:
         for plan_id in plans:
@@ -147,14 +144,6 @@ def _is_of(plan: Plan, machine: Machine) -> bool:
         return machine.cluster(plan.devices) == Cluster.from_dict(plan.cluster)
     except TopologyError:
         return False
-
-
-def _made(make: Callable[[], Any]) -> Answer:
-    """What is the asker's to mend is said so."""
-    try:
-        return answer(body_of(make()))
-    except (BatchError, RequestError, SimulationError, TopologyError) as error:
-        raise UserError(str(error)) from error
 
 
 Shown = Annotated[Views, Depends(Views)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ir.json_text import finite
 from ir.normalise import main_dtype
 from ir.plan import Plan
 from report.plan import PlanReport
@@ -65,11 +66,6 @@ def summary_view(plan: Plan) -> dict[str, Any]:
         "elements": sum(math.prod(t.dims) for t in plan.parameters),
         "request": dict(request),
     }  # fmt: skip
-
-
-def finite(value: float) -> float | None:
-    """The number, or nothing where JSON has no word for it."""
-    return value if math.isfinite(value) else None
 
 
 def leaf_count(plan: Plan) -> int:

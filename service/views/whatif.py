@@ -9,12 +9,12 @@ from typing import Any
 
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
+from ir.json_text import finite
 from ir.plan import Plan, PlannedCollective, is_once
 from planner.repricing.other_machine import repriced
 from planner.repricing.other_size import resized
 from planner.request import RequestError
 from report.plan import PlanReport
-from service.views.summary import finite
 from topology.catalogue import is_machine, named_cluster
 from topology.cluster import Cluster
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.training_crossvalidation import WAYS
 from benchmarks.training_intervals import (
     COVERAGE,
     BlockScores,
     held_shares,
     intervals,
 )
-from costmodel.training.crossvalidation import WAYS
 
 pytestmark = pytest.mark.fast
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks.calibrate import neighbours_text
+from benchmarks.training_crossvalidation import WAYS, FamilyFit, FamilyRows, LeftOut
 from benchmarks.training_noise import interpolated
 from costmodel.training.constants import StepConstants
-from costmodel.training.crossvalidation import WAYS, FamilyFit, FamilyRows, LeftOut
 from costmodel.training.dataset import read_entries
 from costmodel.training.families import families
 from costmodel.training.neighbours import COLUMNS, LARGEST

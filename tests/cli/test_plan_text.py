@@ -138,7 +138,7 @@ def test_json_has_no_numbers_that_json_lacks(plan: Plan) -> None:
 def refused(error: InfeasibleError) -> str:
     stream = io.StringIO()
     with page(stream) as out:
-        show((error.refusal.reason(), *error.refusal.remedy()), out)
+        show((error.reason(), *error.remedy()), out)
     return stream.getvalue()
 
 

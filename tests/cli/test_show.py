@@ -108,8 +108,8 @@ def test_neighbours_are_named(path: Path, planner: Planner) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("op7", "did you mean 'op1', 'op0'?"),
-        ("m.layer.0.proj", "'m.layers.0.proj'"),
+        ("op7", "the closest are op1, op0"),
+        ("m.layer.0.proj", "m.layers.0.proj"),
         ("zzzzzzzzz", "--format table"),
     ],
 )
@@ -129,7 +129,7 @@ def test_a_scope_of_several_operators_names_them(path: Path, plan: Plan, planner
     run = planner("show", path, "--op", "m.block")
     assert run.code == 2
     assert "3 operators have the scope 'm.block'" in run.err
-    assert "name one of 'op0', 'op1', 'end'" in run.err
+    assert "name one of op0, op1, end" in run.err
 
 
 def test_the_report_is_written_and_named(path: Path, planner: Planner) -> None:

@@ -16,8 +16,9 @@ from importers.onnx_coverage import (
     by_family,
     operator_coverage,
 )
+from importers.onnx_foreign import MICROSOFT
 from importers.onnx_node import ADOPTED
-from importers.onnx_samples import MICROSOFT, foreign_sample, sample
+from importers.onnx_samples import foreign_sample, sample
 from ir.ops import OpView, catalogue, lookup
 
 FOUND = {each.kind: each for each in operator_coverage()}

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from service.access import Rate, RefusedError
 from service.app import create_app
 from service.settings import LOOPBACK, Limits, Settings
-from service.store.items import NewItem
+from service.store.items import Items, NewItem
 from tests.service.conftest import LIMITS
 
 TOKENS = {hashlib.sha256(f"token-of-{name}".encode()).hexdigest(): name for name in ("ann", "bob")}
@@ -57,7 +57,8 @@ def test_health_and_schema_need_no_token(guarded: TestClient) -> None:
 def test_one_token_sees_nothing_of_another(guarded: TestClient) -> None:
     content = b"a model"
     model = guarded.post("/v1/models?name=a.onnx", content=content, headers=ANN).json()
-    plan = guarded.app.state.items.add("ann", NewItem("plan", "a", b"{}", {}))  # type: ignore[attr-defined]
+    engine = guarded.app.state.engine  # type: ignore[attr-defined]
+    plan = Items(engine, 2**20, lambda: "ann").add(NewItem("plan", "a", b"{}", {}))
     for path in (f"models/{model['id']}", f"jobs/{model['job']}", f"plans/{plan.id}"):
         assert guarded.get(f"/v1/{path}", headers=ANN).status_code == 200
         theirs = guarded.get(f"/v1/{path}", headers=BOB)

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from onnx import parser
 
 from planner.requests.errors import is_user_error
+from service.store.jobs import Jobs
 from service.store.queue import Queue
 from tests.cli.conftest import MLP
 from tests.service.conftest import Hands
@@ -131,9 +132,8 @@ def test_settings_of_exports_open_no_file(hands: Hands, mlp_bytes: bytes, tmp_pa
         assert "10.0.0.1" not in str(fault.value)
         (job,) = hands.client.get("/v1/jobs?state=running").json()
         engine = hands.client.app.state.engine  # type: ignore[attr-defined]
-        Queue(engine, "hands", 5, 2**30).cancel(
-            hands.client.app.state.jobs.find("local", job["job"])  # type: ignore[attr-defined]
-        )
+        own = Jobs(engine, 100, lambda: "local")
+        Queue(engine, "hands", 5, 2**30).cancel(own.find(job["job"]))
 
 
 MALFORMED = {
@@ -242,8 +242,8 @@ def test_what_no_model_can_make_good_is_refused_before_it_is_a_job(
 
 
 def test_a_thousand_jobs_are_listed_page_by_page(client: TestClient) -> None:
-    store = client.app.state.jobs  # type: ignore[attr-defined]
-    made = [store.submit("local", "search", f"{n}", {"n": n}).id for n in range(15)]
+    store = Jobs(client.app.state.engine, 100, lambda: "local")  # type: ignore[attr-defined]
+    made = [store.accept("search", f"{n}", {"n": n}).id for n in range(15)]
     found: list[str] = []
     while True:
         more = {"before": found[-1]} if found else {}

@@ -28,7 +28,15 @@ def engine(tmp_path: Path) -> Engine:
 
 
 def submit(engine: Engine, key: str = "k", *, owner: str = "ann", priority: int = 0) -> str:
-    return Jobs(engine, 100).submit(owner, "search", key, {"model": key}, priority).id
+    return jobs_of(engine, owner).accept("search", key, {"model": key}, priority).id
+
+
+def jobs_of(engine: Engine, owner: str = "ann", most: int = 100) -> Jobs:
+    return Jobs(engine, most, lambda: owner)
+
+
+def items_of(engine: Engine, owner: str, most: int = KEEP) -> Items:
+    return Items(engine, most, lambda: owner)
 
 
 def queue(engine: Engine, name: str = "one") -> Queue:
@@ -36,7 +44,7 @@ def queue(engine: Engine, name: str = "one") -> Queue:
 
 
 def state(engine: Engine, job: str, owner: str = "ann") -> str:
-    return Jobs(engine, 100).find(owner, job).state
+    return jobs_of(engine, owner).find(job).state
 
 
 def run_out(engine: Engine) -> None:
@@ -121,7 +129,7 @@ def test_a_job_that_workers_die_of_is_given_up(engine: Engine) -> None:
         assert queue(engine).claim() is not None
         run_out(engine)
     assert queue(engine).claim() is None
-    found = Jobs(engine, 100).find("ann", job_id)
+    found = jobs_of(engine).find(job_id)
     assert (found.state, found.message) == (FAILED, "3 workers were lost over it")
 
 
@@ -144,12 +152,12 @@ def test_the_same_request_is_answered_from_what_is_known(engine: Engine) -> None
     assert job is not None
     one.finish(job, Outcome({"plan": "$plan"}, (PLAN,)))
     assert one.claim() is None, "what waited is answered without work"
-    later = Jobs(engine, 100).submit("ann", "search", "same", {})
-    found = [Jobs(engine, 100).find("ann", each) for each in (first, waiting, later.id)]
+    later = jobs_of(engine).accept("search", "same", {})
+    found = [jobs_of(engine).find(each) for each in (first, waiting, later.id)]
     assert [each.state for each in found] == [DONE] * 3
     assert [each.cached for each in found] == [False, True, True]
     assert found[0].result == found[1].result == found[2].result
-    other = Jobs(engine, 100).submit("bob", "search", "same", {})
+    other = jobs_of(engine, "bob").accept("search", "same", {})
     assert other.state == QUEUED, "nobody is answered from what somebody else asked"
 
 
@@ -168,9 +176,9 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_by_its_worker(
     one = queue(engine)
     job = one.claim()
     assert job is not None
-    owned = Jobs(engine, 100)
-    assert owned.cancel("ann", waits).state == CANCELLED
-    assert owned.cancel("ann", runs).state == RUNNING
+    owned = jobs_of(engine)
+    assert owned.cancel(waits).state == CANCELLED
+    assert owned.cancel(runs).state == RUNNING
     assert not one.keep(job)
     one.cancel(job)
     assert state(engine, runs) == CANCELLED
@@ -180,7 +188,7 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_by_its_worker(
 def test_a_cancelled_job_of_a_dead_worker_is_not_begun_again(engine: Engine) -> None:
     job_id = submit(engine)
     queue(engine).claim()
-    Jobs(engine, 100).cancel("ann", job_id)
+    jobs_of(engine).cancel(job_id)
     run_out(engine)
     assert queue(engine, "two").claim() is None
     assert state(engine, job_id) == CANCELLED
@@ -188,37 +196,37 @@ def test_a_cancelled_job_of_a_dead_worker_is_not_begun_again(engine: Engine) -> 
 
 def test_owners_see_their_own_alone(engine: Engine) -> None:
     job_id = submit(engine, owner="ann")
-    kept = Items(engine, KEEP).add("ann", PLAN)
-    theirs, store = Jobs(engine, 100), Items(engine, KEEP)
+    kept = items_of(engine, "ann").add(PLAN)
+    theirs, store = jobs_of(engine, "bob"), items_of(engine, "bob")
     acts: list[Callable[[], object]] = [
-        lambda: theirs.find("bob", job_id),
-        lambda: theirs.cancel("bob", job_id),
-        lambda: theirs.events("bob", job_id, 0),
-        lambda: store.find("bob", kept.id, "plan"),
-        lambda: store.content("bob", kept.id, "plan"),
+        lambda: theirs.find(job_id),
+        lambda: theirs.cancel(job_id),
+        lambda: theirs.events(job_id, 0),
+        lambda: store.find(kept.id, "plan"),
+        lambda: store.content(kept.id, "plan"),
     ]
     for act in acts:
         with pytest.raises(NotFoundError):
             act()
-    assert theirs.listed("bob", Listing()) == ([], 0)
-    assert store.listed("bob", "plan") == []
+    assert theirs.listed(Listing()) == ([], 0)
+    assert store.listed("plan") == []
     assert queue(engine).inputs("bob", [kept.id]) == {}
     assert state(engine, job_id) == QUEUED
 
 
 def test_an_owner_keeps_so_much_and_waits_for_so_many(engine: Engine) -> None:
-    store = Items(engine, 10)
-    store.add("ann", NewItem("model", "a.onnx", b"123456", {}))
-    store.add("ann", NewItem("model", "a.onnx", b"123456", {}))
+    store, theirs = items_of(engine, "ann", 10), items_of(engine, "bob", 10)
+    store.add(NewItem("model", "a.onnx", b"123456", {}))
+    store.add(NewItem("model", "a.onnx", b"123456", {}))
     with pytest.raises(FullError):
-        store.add("ann", NewItem("model", "b.onnx", b"12345", {}))
-    store.add("bob", NewItem("model", "b.onnx", b"12345", {}))
-    few = Jobs(engine, 2)
+        store.add(NewItem("model", "b.onnx", b"12345", {}))
+    theirs.add(NewItem("model", "b.onnx", b"12345", {}))
+    few = jobs_of(engine, "ann", 2)
     for _ in range(2):
-        few.submit("ann", "search", "k", {})
+        few.accept("search", "k", {})
     with pytest.raises(FullError):
-        few.submit("ann", "search", "k", {})
-    few.submit("bob", "search", "k", {})
+        few.accept("search", "k", {})
+    jobs_of(engine, "bob", 2).accept("search", "k", {})
 
 
 def test_events_are_told_in_order_beyond_the_last_one_seen(engine: Engine) -> None:
@@ -228,9 +236,9 @@ def test_events_are_told_in_order_beyond_the_last_one_seen(engine: Engine) -> No
     assert job is not None
     one.report(job, [(1, "a"), (2, "b")])
     one.report(job, [(2, "b"), (3, "c")])
-    owned = Jobs(engine, 100)
-    assert owned.events("ann", job_id, 0) == [(1, "a"), (2, "b"), (3, "c")]
-    assert owned.events("ann", job_id, 2) == [(3, "c")]
+    owned = jobs_of(engine)
+    assert owned.events(job_id, 0) == [(1, "a"), (2, "b"), (3, "c")]
+    assert owned.events(job_id, 2) == [(3, "c")]
     assert owned.marks([job_id]) == {job_id: (RUNNING, 3)}
 
 

@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ir.plan_file import plan_to_json
+from service.store.items import Items
 from service.version import code_hash
 from service.views import ready
 from service.views.cache import body_of
@@ -79,7 +80,8 @@ def test_a_plan_that_is_gone_shows_nothing_more(hands: Hands) -> None:
     shown(hands.client, plan_id, "summary")
     assert hands.client.delete(f"/v1/plans/{plan_id}").status_code == 204
     assert hands.client.get(f"/v1/plans/{plan_id}/views/summary").status_code == 404
-    assert hands.client.app.state.items.view("", plan_id, ready.kept_name(("summary",))) is None  # type: ignore[attr-defined]
+    store = Items(hands.client.app.state.engine, 0, lambda: "local")  # type: ignore[attr-defined]
+    assert store.view(plan_id, ready.kept_name(("summary",))) is None
 
 
 def test_another_line_of_code_or_fact_is_another_planner(tmp_path: Path) -> None:

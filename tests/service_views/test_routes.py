@@ -6,12 +6,11 @@ from dataclasses import replace
 from importlib.resources import files
 
 import pytest
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from ir.plan_file import plan_to_json
-from planner.requests.errors import UserError
+from service.faults import add_fault_handlers
 from service.store.items import Item, NotFoundError
 from service.views.cache import ViewCache
 from service.views.routes import PLAIN_VIEWS, router
@@ -62,15 +61,7 @@ def client() -> TestClient:
     app.state.store = Store()
     app.state.views = ViewCache()
     app.include_router(router)
-
-    @app.exception_handler(UserError)
-    async def _user(_: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"message": str(error)}, 422)
-
-    @app.exception_handler(NotFoundError)
-    async def _missing(_: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"message": str(error)}, 404)
-
+    add_fault_handlers(app)
     return TestClient(app)
 
 

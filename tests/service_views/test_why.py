@@ -27,7 +27,7 @@ def test_a_glance_knows_the_plan_and_what_each_rival_would_add(name: str) -> Non
         deltas = [rival["fixed_delta_s"] for rival in view["rivals"]]
         assert deltas == sorted(deltas)
         assert len(deltas) <= RIVALS
-        number = case.operator_named(operator.name)
+        number = case.node_of(operator.name)
         least = min(
             (
                 problem.cost_s([*case.choice[:number], c, *case.choice[number + 1 :]])

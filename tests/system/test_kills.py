@@ -134,5 +134,5 @@ def check_plan(engine: Engine, found: list[dict[str, Any]], folder: Path) -> Non
          "-o", str(folder / "plan")],
         check=True, capture_output=True,
     )  # fmt: skip
-    content = Items(engine, 2**40).content("local", str(result["plan"]), "plan")
+    content = Items(engine, 2**40, lambda: "local").content(str(result["plan"]), "plan")
     assert content == (folder / "plan" / "plan.json").read_bytes()

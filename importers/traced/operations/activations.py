@@ -6,6 +6,7 @@ from importers.errors import UnsupportedError
 from importers.traced.call import Call, with_arguments
 from importers.traced.formulas import formula
 from importers.traced.operations.pointwise import one
+from importers.traced.operations.slices import halves
 from importers.traced.table import spelled
 from ir.graph import Tensor
 
@@ -27,7 +28,7 @@ _APPROXIMATIONS: dict[object, str] = {0: "none", 1: "tanh"}
 @spelled(aten="gelu(self, approximate)", mindir="GeluExt(input as self, approximate)")
 def _gelu(call: Call) -> None:
     form = call.get("approximate", "none")
-    call.emit("Gelu", [call.tensor("self")], approximate=_APPROXIMATIONS.get(form, str(form)))
+    call.answer.gelu(call.tensor("self"), _APPROXIMATIONS.get(form, str(form)))
 
 
 spelled(mindir="GeLU(input as self)")(with_arguments(_gelu, approximate="tanh"))
@@ -46,8 +47,8 @@ def _elu(call: Call) -> None:
     if scale == 1.0:
         call.emit("Elu", [value], alpha=alpha)
     else:
-        made = call.step("Elu", [value], alpha=alpha)
-        call.emit("Mul", [made, call.scalar(scale, value.dtype)])
+        made = call.op("Elu", [value], alpha=alpha)
+        call.answer.mul(made, call.scalar(scale, value.dtype))
 
 
 @spelled(
@@ -58,26 +59,8 @@ def _softplus(call: Call) -> None:
     if beta == 1.0:
         call.emit("Softplus", [value])
         return
-    wide = call.step("Mul", [value, call.scalar(beta, value.dtype)])
-    soft = call.step("Softplus", [wide])
-    call.emit("Div", [soft, call.scalar(beta, value.dtype)])
-
-
-@spelled(
-    aten="hardtanh(self, min_val, max_val)", mindir="Hardtanh(input as self, min_val, max_val)"
-)
-def _between(call: Call) -> None:
-    """`hardtanh`."""
-    dtype = call.result.dtype
-    bounds = [
-        call.scalar(call.float(n, d), dtype) for n, d in (("min_val", -1.0), ("max_val", 1.0))
-    ]
-    call.emit("Clip", [call.tensor("self"), *bounds])
-
-
-spelled(aten="relu6(self)", mindir="ReLU6(x as self)")(
-    with_arguments(_between, min_val=0.0, max_val=6.0)
-)
+    factor = call.scalar(beta, value.dtype)
+    call.answer.div(call.op("Softplus", [call.mul(value, factor)]), factor)
 
 
 @spelled(aten="prelu(self, weight)", mindir="PReLU(input as self, weight)")
@@ -85,8 +68,7 @@ def _slopes(call: Call) -> None:
     """A slope for each channel, the second dimension."""
     value, weight = call.tensor("self"), call.tensor("weight")
     if len(value.dims) > 2:
-        shape = (weight.dims[0], *[1] * (len(value.dims) - 2))
-        weight = call.step("Reshape", [weight, call.shape(shape)], shape)
+        weight = call.reshape(weight, weight.dims[0], *[1] * (len(value.dims) - 2))
     call.emit("PRelu", [value, weight])
 
 
@@ -111,24 +93,14 @@ def _drop(call: Call, value: Tensor, share: float) -> None:
     call.emit("Dropout", [value, ratio, training], count=2 if call.is_read(1) else 1)
 
 
-def _halves(call: Call) -> list[Tensor]:
-    """The halves of an operand, each with the dims of the result."""
-    value, dims = call.tensor("self"), call.result.dims
-    axis = call.axis("dim", len(value.dims), -1)
-    parts = [call.writer.tensor(f"{call.name}/half{i}", dims, value.dtype) for i in (0, 1)]
-    call.write("Split", [value], parts, "/halves", axis=axis, num_outputs=2)
-    return parts
-
-
 @spelled(aten="glu(self, dim)", mindir="GLU(x as self, axis as dim)")
 def _glu(call: Call) -> None:
-    first, second = _halves(call)
-    call.emit("Mul", [first, call.step("Sigmoid", [second])])
+    first, second = halves(call)
+    call.answer.mul(first, call.sigmoid(second))
 
 
 @spelled(mindir="Swiglu(input as self, dim)")
 def _gated(call: Call) -> None:
     """The first half through SiLU, times the second."""
-    first, second = _halves(call)
-    gate = call.step("Mul", [first, call.step("Sigmoid", [first])])
-    call.emit("Mul", [gate, second])
+    first, second = halves(call)
+    call.answer.mul(call.mul(first, call.sigmoid(first)), second)

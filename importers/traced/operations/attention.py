@@ -7,10 +7,7 @@ from typing import Any
 
 from importers.errors import UnsupportedError
 from importers.traced.call import Call
-from importers.traced.operations.backward import times
-from importers.traced.operations.moves import expanded, unsqueezed
-from importers.traced.operations.products import flipped
-from importers.traced.operations.reductions import reduced
+from importers.traced.operations.moves import triangle
 from importers.traced.table import spelled
 from ir.graph import Tensor
 
@@ -34,8 +31,8 @@ def _attention(call: Call) -> None:
     if not 2 < len(query.dims) <= 4 or len({len(t.dims) for t in (query, key, value)}) > 1:
         raise UnsupportedError(call.target)
     if len(query.dims) == 3:
-        query, key, value = (unsqueezed(call, t, 1) for t in (query, key, value))
-        mask = unsqueezed(call, mask, 1) if mask is not None and len(mask.dims) == 3 else mask
+        query, key, value = (call.unsqueeze(t, 1) for t in (query, key, value))
+        mask = call.unsqueeze(mask, 1) if mask is not None and len(mask.dims) == 3 else mask
     inputs = [query, key, value, mask]
     causal = int(call.flag("is_causal"))
     attributes: dict[str, Any] = {"is_causal": causal} if causal else {}
@@ -46,8 +43,8 @@ def _attention(call: Call) -> None:
         call.emit("Attention", inputs, count=1, **attributes)
         return
     dims = (result.dims[0], 1, *result.dims[1:])
-    wide = call.step("Attention", inputs, dims, **attributes)
-    call.emit("Squeeze", [wide, call.shape([1])], count=1)
+    wide = call.op("Attention", inputs, dims, **attributes)
+    call.answer.squeeze(wide, 1)
 
 
 _LAYOUTS = {0: "BSH", 1: "BNSD", 2: "SBH", 3: "BSND", 4: "TND"}
@@ -80,7 +77,7 @@ def _flash_attention(call: Call) -> None:
     elif sparse not in {0, 1}:
         raise UnsupportedError(call.target)
     elif mask is not None:
-        mask = call.step("Not", [call.cast(mask, "bool")])  # what is marked is hidden
+        mask = call.logical_not(call.cast(mask, "bool"))  # what is marked is hidden
     if layout == "BSH":
         width = query.dims[-1] // heads
         attributes |= {"q_num_heads": heads, "kv_num_heads": max(1, key.dims[-1] // width)}
@@ -109,33 +106,28 @@ def _attention_backward(call: Call) -> None:
     if len(query.dims) != 4 or query.dims[:2] != key.dims[:2]:
         raise UnsupportedError(call.target)
     scale = call.scalar(call.float("scale", query.dims[-1] ** -0.5), query.dtype)
-    square = (*query.dims[:3], key.dims[2])
-    scores = call.step("MatMul", [query, flipped(call, key)], square)
-    scores = times(call, scores, scale)
-    mask = _seen(call, square)
+    scores = call.mul(call.matmul(query, call.flipped(key)), scale)
+    mask = _seen(call, (query.dims[2], key.dims[2]))
     if mask is not None:
-        scores = call.step("Add", [scores, mask], square)
-    chance = call.step("Softmax", [scores], axis=3)
+        scores = call.add(scores, mask)
+    chance = call.softmax(scores, 3)
     if call.is_read(2):
-        call.alias(call.step("MatMul", [flipped(call, chance), gradient], value.dims), 2)
-    spread_ = call.step("MatMul", [gradient, flipped(call, value)], square)
-    total = reduced(call, "ReduceSum", times(call, gradient, call.tensor("out")), [3])
-    back = times(call, chance, call.step("Sub", [spread_, total]))
-    back = times(call, back, scale)
+        call.alias(call.matmul(call.flipped(chance), gradient), 2)
+    spread = call.matmul(gradient, call.flipped(value))
+    total = call.reduce_sum(call.mul(gradient, call.tensor("out")), 3)
+    back = call.mul(call.mul(chance, call.sub(spread, total)), scale)
     if call.is_read(0):
-        call.alias(call.step("MatMul", [back, key], query.dims))
+        call.alias(call.matmul(back, key))
     if call.is_read(1):
-        call.alias(call.step("MatMul", [flipped(call, back), query], key.dims), 1)
+        call.alias(call.matmul(call.flipped(back), query), 1)
 
 
-def _seen(call: Call, square: tuple[int, ...]) -> Tensor | None:
+def _seen(call: Call, square: tuple[int, int]) -> Tensor | None:
     """What is added to the scores."""
     given = call.optional("attn_mask")
     if not call.flag("is_causal"):
         return given
     if given is not None:
         raise UnsupportedError(call.target)
-    rows = square[-2:]
-    hidden = call.scalar(-math.inf, call.tensor("query").dtype)
-    full = expanded(call, hidden, rows)
-    return call.step("Trilu", [full, call.writer.constant(1, "int64")], upper=1)
+    full = call.expand(call.scalar(-math.inf, call.tensor("query").dtype), *square)
+    return triangle(call, full, call.scalar(1, "int64"), upper=1)

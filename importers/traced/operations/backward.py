@@ -11,18 +11,9 @@ from importers.traced.call import Call, with_arguments
 from importers.traced.formulas import formula
 from importers.traced.operations.images import spread
 from importers.traced.operations.losses import counting
-from importers.traced.operations.moves import expanded, reshaped, unsqueezed
 from importers.traced.operations.norms import check_channels_first
-from importers.traced.operations.products import flipped
-from importers.traced.operations.reductions import reduced
 from importers.traced.table import spelled
 from ir.graph import Tensor
-
-
-def times(call: Call, left: Tensor, right: Tensor) -> Tensor:
-    """A product, element by element."""
-    dims = left.dims if len(left.dims) >= len(right.dims) else right.dims
-    return call.step("Mul", [left, right], dims)
 
 
 @spelled(
@@ -33,9 +24,8 @@ def _softmax(call: Call) -> None:
     """`(g - sum(g * y)) * y`."""
     gradient, made = call.tensor("grad_output"), call.tensor("output")
     axis = call.axis("dim", len(made.dims))
-    weighted = times(call, gradient, made)
-    total = reduced(call, "ReduceSum", weighted, [axis])
-    call.emit("Sub", [weighted, times(call, made, total)])
+    weighted = call.mul(gradient, made)
+    call.answer.sub(weighted, call.mul(made, call.reduce_sum(weighted, axis)))
 
 
 @spelled(
@@ -46,9 +36,8 @@ def _log_softmax(call: Call) -> None:
     """`g - exp(y) * sum(g)`."""
     gradient, made = call.tensor("grad_output"), call.tensor("output")
     axis = call.axis("dim", len(made.dims))
-    total = reduced(call, "ReduceSum", gradient, [axis])
-    chance = call.step("Exp", [made])
-    call.emit("Sub", [gradient, times(call, chance, total)])
+    total = call.reduce_sum(gradient, axis)
+    call.answer.sub(gradient, call.mul(call.pointwise("Exp", made), total))
 
 
 spelled(
@@ -118,7 +107,7 @@ def _batch_norm(call: Call) -> None:
         raise UnsupportedError(call.target)
     axes = [i for i in range(len(dims)) if i != 1]
     row = (1, dims[1], *[1] * (len(dims) - 2))
-    _norm(call, axes, axes, lambda name: reshaped(call, call.tensor(name), row))
+    _norm(call, axes, axes, lambda name: call.reshape(call.tensor(name), *row))
 
 
 def _norm(call: Call, inner: list[int], outer: list[int], vector: Callable[[str], Tensor]) -> None:
@@ -133,26 +122,21 @@ def _norm(call: Call, inner: list[int], outer: list[int], vector: Callable[[str]
     """
     gradient, value = call.tensor("grad_out"), call.tensor("input")
     rstd = vector("rstd")
-    unit = times(call, call.step("Sub", [value, vector("mean")]), rstd)
+    unit = call.mul(call.sub(value, vector("mean")), rstd)
     if call.is_read(0):
-        scaled = times(call, gradient, vector("weight")) if call.has("weight") else gradient
-        call.alias(times(call, _centred(call, scaled, unit, inner), rstd))
+        scaled = call.mul(gradient, vector("weight")) if call.has("weight") else gradient
+        call.alias(call.mul(_centred(call, scaled, unit, inner), rstd))
     if call.is_read(1):
-        call.alias(_over(call, times(call, gradient, unit), outer), 1)
+        call.alias(call.reduce_sum(call.mul(gradient, unit), *outer, keep=False), 1)
     if call.is_read(2):
-        call.alias(_over(call, gradient, outer), 2)
+        call.alias(call.reduce_sum(gradient, *outer, keep=False), 2)
 
 
 def _centred(call: Call, value: Tensor, unit: Tensor, axes: list[int]) -> Tensor:
     """`h - mean(h) - u * mean(h * u)`."""
-    first = reduced(call, "ReduceMean", value, axes)
-    second = reduced(call, "ReduceMean", times(call, value, unit), axes)
-    return call.step("Sub", [call.step("Sub", [value, first]), times(call, unit, second)])
-
-
-def _over(call: Call, value: Tensor, axes: list[int]) -> Tensor:
-    dims = tuple(d for i, d in enumerate(value.dims) if i not in axes)
-    return call.step("ReduceSum", [value, call.shape(axes)], dims, keepdims=0)
+    first = call.reduce_mean(value, *axes)
+    second = call.reduce_mean(call.mul(value, unit), *axes)
+    return call.sub(call.sub(value, first), call.mul(unit, second))
 
 
 @spelled(
@@ -162,10 +146,9 @@ def _over(call: Call, value: Tensor, axes: list[int]) -> Tensor:
 def _embedding(call: Call) -> None:
     """Rows of the gradient added up by index."""
     gradient, index = call.tensor("grad_output"), call.tensor("indices")
-    dims = call.result.dims
-    zeros = expanded(call, call.scalar(0.0, gradient.dtype), dims)
-    places = unsqueezed(call, index, len(index.dims))
-    call.emit("ScatterND", [zeros, places, gradient], reduction="add")
+    zeros = call.expand(call.scalar(0.0, gradient.dtype), *call.result.dims)
+    places = call.unsqueeze(index, len(index.dims))
+    call.answer.scatter_nd(zeros, places, gradient, "add")
 
 
 @spelled(
@@ -197,7 +180,7 @@ def _convolution(call: Call) -> None:
                 strict=True,
             )
         ]  # fmt: skip
-        back = call.step(
+        back = call.op(
             "ConvTranspose", [gradient, weight], value.dims, group=groups, output_padding=short,
             **shape,
         )  # fmt: skip
@@ -208,7 +191,7 @@ def _convolution(call: Call) -> None:
         call.alias(_weight_gradient(call, (gradient, value, weight), stride, padding, dilation), 1)
     if call.is_read(2):
         axes = [i for i in range(len(gradient.dims)) if i != 1]
-        call.alias(_over(call, gradient, axes), 2)
+        call.alias(call.reduce_sum(gradient, *axes, keep=False), 2)
 
 
 def _weight_gradient(
@@ -225,21 +208,19 @@ def _weight_gradient(
             value.dims[2:], gradient.dims[2:], stride, padding, dilation, strict=True
         )
     ]
-    made = call.step(
+    made = call.op(
         "Conv", [value, gradient], (*weight.dims[:2], *space), strides=dilation,
         dilations=stride, pads=padding * 2, kernel_shape=list(gradient.dims[2:]), group=1,
     )  # fmt: skip
     if tuple(space) != weight.dims[2:]:
-        axes = list(range(2, len(space) + 2))
-        ends = [call.shape(v) for v in ([0] * len(axes), list(weight.dims[2:]), axes)]
-        made = call.step("Slice", [made, *ends], weight.dims)
+        axes = range(2, len(space) + 2)
+        made = call.slices(made, [0] * len(axes), weight.dims[2:], axes)
     return _exchanged(call, made)
 
 
 def _exchanged(call: Call, value: Tensor) -> Tensor:
     """Batch and channels changed."""
-    perm = [1, 0, *range(2, len(value.dims))]
-    return call.step("Transpose", [value], tuple(value.dims[p] for p in perm), perm=perm)
+    return call.transpose(value, 1, 0, *range(2, len(value.dims)))
 
 
 @spelled(
@@ -251,12 +232,12 @@ def _linear(call: Call) -> None:
     rows = (math.prod(value.dims[:-1]), value.dims[-1])
     flat = (math.prod(gradient.dims[:-1]), gradient.dims[-1])
     if call.is_read(0):
-        call.alias(call.step("MatMul", [gradient, weight], value.dims))
+        call.alias(call.matmul(gradient, weight))
     if call.is_read(1):
-        left, right = reshaped(call, gradient, flat), reshaped(call, value, rows)
-        call.alias(call.step("MatMul", [flipped(call, left), right], weight.dims), 1)
+        left, right = call.reshape(gradient, *flat), call.reshape(value, *rows)
+        call.alias(call.matmul(call.flipped(left), right), 1)
     if call.is_read(2):
-        call.alias(_over(call, gradient, list(range(len(gradient.dims) - 1))), 2)
+        call.alias(call.reduce_sum(gradient, *range(len(gradient.dims) - 1), keep=False), 2)
 
 
 @spelled(
@@ -271,15 +252,14 @@ def _likelihood(call: Call) -> None:
         raise UnsupportedError(call.target)
     counted, rows = counting(call, target)
     if reduction == 1:
-        each = call.step("Div", [each, rows], each.dims)
-    each = call.step("Neg", [each])
+        each = call.div(each, rows)
+    each = call.neg(each)
     zero = call.scalar(0.0, value.dtype)
-    share = call.step("Where", [counted, each, zero], target.dims, value.dtype)
-    safe = call.step("Where", [counted, target, call.scalar(0, target.dtype)], target.dims,
-                     target.dtype)  # fmt: skip
-    places, updates = (unsqueezed(call, t, 1) for t in (safe, share))
-    zeros = expanded(call, zero, value.dims)
-    call.emit("ScatterElements", [zeros, places, updates], axis=1, reduction="add")
+    share = call.select(counted, each, zero)
+    safe = call.select(counted, target, call.scalar(0, target.dtype))
+    places, updates = (call.unsqueeze(t, 1) for t in (safe, share))
+    zeros = call.expand(zero, *value.dims)
+    call.answer.scatter_elements(zeros, places, updates, 1, "add")
 
 
 @spelled(
@@ -289,9 +269,9 @@ def _squared_error(call: Call) -> None:
     """`2 * g * (x - y)`, over their number for a mean."""
     value, target = call.tensor("self"), call.tensor("target")
     share = 2.0 / math.prod(value.dims) if call.int("reduction", 1) == 1 else 2.0
-    rest = call.step("Sub", [value, target])
-    call.emit("Mul", [times(call, rest, call.scalar(share, value.dtype)),
-                      call.tensor("grad_output")])  # fmt: skip
+    rest = call.sub(value, target)
+    scaled = call.mul(rest, call.scalar(share, value.dtype))
+    call.answer.mul(scaled, call.tensor("grad_output"))
 
 
 spelled(
@@ -306,8 +286,8 @@ def _dropout(call: Call) -> None:
     """`g` where nothing was dropped, scaled as the result was."""
     gradient = call.tensor("grad_output")
     mask = call.cast(call.tensor("mask"), gradient.dtype)
-    call.emit("Mul", [gradient, times(call, mask, call.scalar(call.float("scale", 1.0),
-                                                              gradient.dtype))])  # fmt: skip
+    scale = call.scalar(call.float("scale", 1.0), gradient.dtype)
+    call.answer.mul(gradient, call.mul(mask, scale))
 
 
 @spelled(
@@ -321,8 +301,7 @@ def _sum_to(call: Call) -> None:
     if not axes:
         call.alias(value)
         return
-    total = reduced(call, "ReduceSum", value, axes)
-    call.emit("Reshape", [total, call.shape(dims)])
+    call.answer.reshape(call.reduce_sum(value, *axes), *dims)
 
 
 @spelled(mindir="BiasAddGrad(dout as grad_output, data_format)")
@@ -331,7 +310,7 @@ def _bias(call: Call) -> None:
     value = call.tensor("grad_output")
     check_channels_first(call)
     axes = [axis for axis in range(len(value.dims)) if axis != 1]
-    call.emit("ReduceSum", [value, call.shape(axes)], keepdims=0)
+    call.answer.reduce_sum(value, *axes, keep=False)
 
 
 spelled(mindir="SoftmaxGrad(y as output, dy as grad_output)")(with_arguments(_softmax, dim=-1))

@@ -21,6 +21,7 @@ _FORMS: Mapping[Form, tuple[Callable[..., Converter], str]] = MappingProxyType(
     {
         Form.ONE: (pointwise.one, _ONE),
         Form.TWO: (pointwise.pair, _TWO),
+        Form.SCALED: (pointwise.scaled, f"{_TWO}, alpha"),
         Form.TEST: (pointwise.tested, _ONE),
         Form.COMPARISON: (pointwise.compared, _TWO),
         Form.NOT: (pointwise.logical, _ONE),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from importers.onnx_checks import type_code
 from importers.parameters import parametrised
 from importers.traced.call import Call, with_arguments
 from importers.traced.table import spelled
-from importers.traced.writer import type_code
 from ir.graph import Tensor
 
 _OPTIONS = "dtype, layout, device, pin_memory"
@@ -24,7 +24,7 @@ def _filled(call: Call) -> None:
     value, dtype = call.get("value"), call.result.dtype
     one = call.cast(value, dtype) if isinstance(value, Tensor) else call.scalar(value, dtype)
     if call.result.dims:
-        call.emit("Expand", [one, call.shape(call.result.dims)])
+        call.answer.expand(one, *call.result.dims)
     else:
         call.alias(one)
 
@@ -63,9 +63,9 @@ def _spaced(call: Call) -> None:
     start, end = call.float("start", 0.0), call.float("end", 0.0)
     step = (end - start) / max(1, count - 1)
     numbers = [call.scalar(v, "float32") for v in (0, count, 1)]
-    places = call.step("Range", numbers, (count,), "float32")
-    wide = call.step("Mul", [call.cast(places, dtype), call.scalar(step, dtype)])
-    call.emit("Add", [wide, call.scalar(start, dtype)])
+    places = call.op("Range", numbers, (count,), "float32")
+    wide = call.mul(call.cast(places, dtype), call.scalar(step, dtype))
+    call.answer.add(wide, call.scalar(start, dtype))
 
 
 @parametrised

@@ -8,7 +8,6 @@ from typing import Any
 from importers.errors import UnsupportedError
 from importers.parameters import parametrised
 from importers.traced.call import Call, with_arguments
-from importers.traced.operations.moves import reshaped
 from importers.traced.operations.norms import check_channels_first
 from importers.traced.table import spelled
 from ir.graph import Tensor
@@ -275,11 +274,8 @@ def _unshuffled(call: Call) -> None:
     if len(value.dims) != 4:
         raise UnsupportedError(call.target)
     n, c, h, w = value.dims
-    apart = (n, c, h // factor, factor, w // factor, factor)
-    split = reshaped(call, value, apart)
-    perm = (0, 1, 3, 5, 2, 4)
-    moved = call.step("Transpose", [split], tuple(apart[p] for p in perm), perm=perm)
-    call.emit("Reshape", [moved, call.shape(call.result.dims)])
+    apart = call.reshape(value, n, c, h // factor, factor, w // factor, factor)
+    call.answer.reshape(call.transpose(apart, 0, 1, 3, 5, 2, 4), *call.result.dims)
 
 
 @parametrised

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from importers.errors import UnsupportedError
 from importers.parameters import parametrised
 from importers.traced.call import Call
-from importers.traced.operations.moves import expanded, reshaped, unsqueezed
 from importers.traced.operations.slices import bounds
 from importers.traced.table import spelled
 from ir.graph import Tensor
@@ -20,7 +19,7 @@ from ir.graph import Tensor
     "scale_grad_by_freq)",
 )
 def _embedding(call: Call) -> None:
-    call.emit("Gather", [call.tensor("weight"), call.tensor("indices")], axis=0)
+    call.answer.gather(call.tensor("weight"), call.tensor("indices"), 0)
 
 
 @spelled(
@@ -32,12 +31,12 @@ def _select(call: Call) -> None:
     value = call.tensor("self")
     if call.int("batch_dims", 0):
         raise UnsupportedError(call.target)
-    call.emit("Gather", [value, call.tensor("index")], axis=call.axis("dim", len(value.dims)))
+    call.answer.gather(value, call.tensor("index"), call.axis("dim", len(value.dims)))
 
 
 @spelled(mindir="GatherNd(input_x as self, indices)")
 def _rows(call: Call) -> None:
-    call.emit("GatherND", [call.tensor("self"), call.cast(call.tensor("indices"), "int64")])
+    call.answer.gather_nd(call.tensor("self"), call.cast(call.tensor("indices"), "int64"))
 
 
 @spelled(
@@ -48,7 +47,7 @@ def _elements(call: Call) -> None:
     value, index = call.tensor("self"), call.tensor("index")
     if len(index.dims) != len(value.dims) or not call.has("dim"):
         raise UnsupportedError(call.target)
-    call.emit("GatherElements", [value, index], axis=call.axis("dim", len(value.dims)))
+    call.answer.gather_elements(value, index, call.axis("dim", len(value.dims)))
 
 
 _REDUCTIONS: Mapping[str, str] = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul",
@@ -63,11 +62,11 @@ def _scattered(call: Call, reduction: str = "") -> None:
     axis = call.axis("dim", len(value.dims), 0)
     updates = call.arguments.get("src")
     if not isinstance(updates, Tensor):
-        updates = expanded(call, call.scalar(updates, value.dtype), index.dims)
+        updates = call.expand(call.scalar(updates, value.dtype), *index.dims)
     elif updates.dims != index.dims:
         updates = _leading(call, updates, index.dims)
     kind = reduction or _REDUCTIONS.get(call.text("reduce", ""), "none")
-    call.emit("ScatterElements", [value, index, updates], axis=axis, reduction=kind)
+    call.answer.scatter_elements(value, index, updates, axis, kind)
 
 
 spelled(aten="scatter.src(self, dim, index, src); scatter.value(self, dim, index, value as src)")(
@@ -87,13 +86,11 @@ spelled(
 @parametrised
 def _scattered_rows(call: Call, reduction: str) -> None:
     places = call.cast(call.tensor("indices"), "int64")
-    operands = [call.tensor("self"), places, call.tensor("updates")]
-    call.emit("ScatterND", operands, reduction=reduction)
+    call.answer.scatter_nd(call.tensor("self"), places, call.tensor("updates"), reduction)
 
 
-for _name, _kind in (
-    ("Update", "none"), ("Add", "add"), ("Mul", "mul"), ("Max", "max"), ("Min", "min")
-):  # fmt: skip
+for _kind in ("none", "add", "mul", "max", "min"):
+    _name = "Update" if _kind == "none" else _kind.capitalize()
     spelled(mindir=f"TensorScatter{_name}(input_x as self, indices, updates)")(
         _scattered_rows(_kind)
     )
@@ -102,16 +99,14 @@ for _name, _kind in (
 @spelled(mindir="ScatterNd(indices, updates, shape)")
 def _scatter_nd(call: Call) -> None:
     """Into zeros; what falls on one place is added."""
-    zeros = expanded(call, call.scalar(0, call.result.dtype), call.result.dims)
+    zeros = call.expand(call.scalar(0, call.result.dtype), *call.result.dims)
     places = call.cast(call.tensor("indices"), "int64")
-    call.emit("ScatterND", [zeros, places, call.tensor("updates")], reduction="add")
+    call.answer.scatter_nd(zeros, places, call.tensor("updates"), "add")
 
 
 def _leading(call: Call, value: Tensor, dims: tuple[int, ...]) -> Tensor:
     """The first part of a tensor along every dimension."""
-    axes = list(range(len(dims)))
-    ends = [call.shape(v) for v in ([0] * len(axes), list(dims), axes)]
-    return call.step("Slice", [value, *ends], dims)
+    return call.slices(value, [0] * len(dims), dims, range(len(dims)))
 
 
 @spelled(aten="index.Tensor _unsafe_index.Tensor(self, indices)")
@@ -121,29 +116,28 @@ def _index(call: Call) -> None:
     used = [i for i, t in enumerate(indices) if t is not None]
     if any(t is not None and t.dtype in {"bool", "uint8"} for t in indices):
         raise UnsupportedError(call.target)
+    known = [t for t in indices if t is not None]
     if len(used) == 1:
-        only = indices[used[0]]
-        call.emit("Gather", [value, only], axis=used[0])
+        call.answer.gather(value, known[0], used[0])
         return
     if used != list(range(used[0], used[-1] + 1)):
         raise UnsupportedError(call.target)
     first, rank = used[0], len(value.dims)
     perm = [*used, *(d for d in range(rank) if d not in used)]
     if first:
-        value = call.step("Transpose", [value], tuple(value.dims[p] for p in perm), perm=perm)
-    places, width = _coordinates(call, [t for t in indices if t is not None])
+        value = call.transpose(value, *perm)
+    places = _coordinates(call, known)
     if not first:
-        call.emit("GatherND", [value, places])
+        call.answer.gather_nd(value, places)
         return
     # Between the dimensions in front and those behind stand the dimensions of the indices.
-    found = (*places.dims[:-1], *value.dims[width:])
-    row = call.step("GatherND", [value, places], found)
+    row = call.gather_nd(value, places)
     count = len(places.dims) - 1
-    back = [*range(count, count + first), *range(count), *range(count + first, len(found))]
-    call.emit("Transpose", [row], perm=back)
+    back = [*range(count, count + first), *range(count), *range(count + first, len(row.dims))]
+    call.answer.transpose(row, *back)
 
 
-def _coordinates(call: Call, indices: Sequence[Tensor]) -> tuple[Tensor, int]:
+def _coordinates(call: Call, indices: Sequence[Tensor]) -> Tensor:
     """Indices side by side in a last dimension, counted from the front."""
     rank = max(len(t.dims) for t in indices)
     shape = tuple(
@@ -154,11 +148,9 @@ def _coordinates(call: Call, indices: Sequence[Tensor]) -> tuple[Tensor, int]:
     for index in indices:
         whole = call.cast(index, "int64")
         if whole.dims != shape:
-            whole = expanded(call, whole, shape)
-        parts.append(unsqueezed(call, whole, rank))
-    if len(parts) == 1:
-        return parts[0], 1
-    return call.step("Concat", parts, (*shape, len(parts)), axis=rank), len(parts)
+            whole = call.expand(whole, *shape)
+        parts.append(call.unsqueeze(whole, rank))
+    return parts[0] if len(parts) == 1 else call.concat(rank, *parts)
 
 
 @spelled(aten="index_put _unsafe_index_put(self, indices, values, accumulate)")
@@ -169,13 +161,13 @@ def _index_put(call: Call) -> None:
     leading = indices[: len(used)] == used
     if not used or not leading or any(t.dtype in {"bool", "uint8"} for t in used):
         raise UnsupportedError(call.target)
-    places, width = _coordinates(call, used)
-    dims = (*places.dims[:-1], *value.dims[width:])
+    places = _coordinates(call, used)
+    dims = (*places.dims[:-1], *value.dims[len(used) :])
     updates = call.operand("values", value.dtype)
     if updates.dims != dims:
-        updates = expanded(call, updates, dims)
+        updates = call.expand(updates, *dims)
     reduction = "add" if call.flag("accumulate") else "none"
-    call.emit("ScatterND", [value, places, updates], reduction=reduction)
+    call.answer.scatter_nd(value, places, updates, reduction)
 
 
 @spelled(aten="slice_scatter(self, src, dim, start, end, step)")
@@ -193,21 +185,19 @@ def _select_scatter(call: Call) -> None:
     value, part = call.tensor("self"), call.tensor("src")
     axis = call.axis("dim", len(value.dims))
     index = call.normal(call.int("index"), value.dims[axis])
-    _replaced(call, value, unsqueezed(call, part, axis), axis, (index, index + 1))
+    _replaced(call, value, call.unsqueeze(part, axis), axis, (index, index + 1))
 
 
 def _replaced(call: Call, value: Tensor, part: Tensor, axis: int, span: tuple[int, int]) -> None:
     pieces = [part]
     for low, high, place in ((0, span[0], 0), (span[1], value.dims[axis], len(value.dims))):
         if high > low:
-            dims = (*value.dims[:axis], high - low, *value.dims[axis + 1 :])
-            bounds = [call.shape([n]) for n in (low, high, axis)]
-            piece = call.step("Slice", [value, *bounds], dims)
+            piece = call.slices(value, [low], [high], [axis])
             pieces.insert(0 if not place else len(pieces), piece)
     if len(pieces) == 1:
         call.finish(part)
     else:
-        call.emit("Concat", pieces, axis=axis)
+        call.answer.concat(axis, *pieces)
 
 
 @spelled(aten="index_add(self, dim, index, source, alpha)")
@@ -219,8 +209,8 @@ def _index_add(call: Call) -> None:
         raise UnsupportedError(call.target)
     shape = [1] * len(source.dims)
     shape[axis] = math.prod(index.dims)
-    wide = expanded(call, reshaped(call, index, tuple(shape)), source.dims)
-    call.emit("ScatterElements", [value, wide, source], axis=axis, reduction="add")
+    wide = call.expand(call.reshape(index, *shape), *source.dims)
+    call.answer.scatter_elements(value, wide, source, axis, "add")
 
 
 @spelled(aten="one_hot(self, num_classes)")
@@ -239,6 +229,6 @@ def _one_of(call: Call) -> None:
     """In the type of the two values."""
     indices, dtype = call.tensor("self"), call.result.dtype
     pair = [call.operand(n, dtype) for n in ("off_value", "on_value")]
-    values = call.step("Concat", [reshaped(call, v, (1,)) for v in pair], (2,), axis=0)
+    values = call.concat(0, *(call.reshape(v, 1) for v in pair))
     depth = call.writer.constant(call.result.dims[call.int("axis", -1)], "int64")
     call.emit("OneHot", [indices, depth, values], axis=call.int("axis", -1))

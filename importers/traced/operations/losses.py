@@ -54,11 +54,9 @@ spelled(mindir=f"NLLLoss(logits as self, labels as target, {_CLASSES})")(
 def counting(call: Call, target: Tensor) -> tuple[Tensor, Tensor]:
     """Which rows of a loss count, and how many."""
     ignored = call.scalar(call.int("ignore_index", -100), target.dtype)
-    left_out = call.step("Equal", [target, ignored], target.dims, "bool")
-    counted = call.step("Not", [left_out])
+    counted = call.logical_not(call.equal(target, ignored))
     ones = call.cast(counted, "float32")
-    axes = call.shape(range(len(target.dims)))
-    return counted, call.step("ReduceSum", [ones, axes], (), keepdims=0)
+    return counted, call.reduce_sum(ones, *range(len(target.dims)), keep=False)
 
 
 @spelled(aten=f"nll_loss_forward(self, target, {_CLASSES})")
@@ -86,26 +84,24 @@ def _soft_entropy(call: Call) -> None:
     if call.is_read(1):
         raise UnsupportedError(call.target)
     value, labels = call.tensor("self"), call.tensor("target")
-    logs = call.step("LogSoftmax", [value], axis=len(value.dims) - 1)
-    weighted = call.step("Mul", [logs, labels])
-    axes = call.shape([len(value.dims) - 1])
-    total = call.step("ReduceSum", [weighted, axes], value.dims[:-1], keepdims=0)
-    call.emit("Neg", [total], count=1)
+    last = len(value.dims) - 1
+    weighted = call.mul(call.op("LogSoftmax", [value], axis=last), labels)
+    call.answer.neg(call.reduce_sum(weighted, last, keep=False))
 
 
 @parametrised
-def _error(call: Call, kind: str, words: Mapping[object, str]) -> None:
+def _error(call: Call, words: Mapping[object, str], *, squared: bool = True) -> None:
     """The difference, squared or without its sign."""
-    rest = call.step("Sub", [call.tensor("self"), call.tensor("target")])
-    value = call.step(kind, [rest, rest] if kind == "Mul" else [rest])
+    rest = call.sub(call.tensor("self"), call.tensor("target"))
+    value = call.mul(rest, rest) if squared else call.pointwise("Abs", rest)
     how = _reduction(call, words)
     if how == "none":
         call.alias(value)
     else:
-        axes = call.shape(range(len(value.dims)))
-        call.emit(f"Reduce{how.capitalize()}", [value, axes], keepdims=0)
+        axes = range(len(value.dims))
+        call.answer.reduce(f"Reduce{how.capitalize()}", value, axes, keep=False)
 
 
-spelled(aten="mse_loss(self, target, reduction)")(_error("Mul", _TORCH))
-spelled(mindir="MSELossExt(input as self, target, reduction)")(_error("Mul", _MINDSPORE))
-spelled(aten="l1_loss(self, target, reduction)")(_error("Abs", _TORCH))
+spelled(aten="mse_loss(self, target, reduction)")(_error(_TORCH))
+spelled(mindir="MSELossExt(input as self, target, reduction)")(_error(_MINDSPORE))
+spelled(aten="l1_loss(self, target, reduction)")(_error(_TORCH, squared=False))

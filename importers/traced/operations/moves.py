@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from importers.errors import UnsupportedError
+from importers.operators import Operators
 from importers.parameters import parametrised
 from importers.traced.call import Call
 from importers.traced.table import spelled
@@ -19,16 +20,16 @@ from ir.graph import Tensor
     mindir="Reshape View(input as self, shape); FlattenExt(input as self, start_dim, end_dim)",
 )
 def _reshape(call: Call) -> None:
-    _to_result(call, "Reshape")
+    _to_result(call, Operators.reshape)
 
 
-def _to_result(call: Call, kind: str) -> None:
+def _to_result(call: Call, write: Callable[..., Tensor]) -> None:
     """An operator that the dims of its result tell; none where the operand has them."""
     value = call.tensor("self")
     if value.dims == call.result.dims:
         call.alias(value)
     else:
-        call.emit(kind, [value, call.shape(call.result.dims)])
+        write(call.answer, value, *call.result.dims)
 
 
 @spelled(mindir="Flatten(input_x as self)")
@@ -52,7 +53,7 @@ def _permuted(call: Call, perm: Sequence[int]) -> None:
     if tuple(perm) == tuple(range(len(value.dims))):
         call.alias(value)
     else:
-        call.emit("Transpose", [value], perm=list(perm))
+        call.answer.transpose(value, *perm)
 
 
 @spelled(
@@ -106,7 +107,7 @@ def _movedim(call: Call) -> None:
     mindir="BroadcastTo BroadcastToView(input as self, shape); ExpandAs(input as self, other)",
 )
 def _expand(call: Call) -> None:
-    _to_result(call, "Expand")
+    _to_result(call, Operators.expand)
 
 
 @spelled(aten="broadcast_tensors(tensors)")
@@ -116,8 +117,7 @@ def _broadcast(call: Call) -> None:
         result = call.results[index]
         if value is not None and result is not None and call.is_read(index):
             same = value.dims == result.dims
-            wide = [value, call.shape(result.dims)]
-            call.alias(value if same else call.step("Expand", wide, result.dims), index)
+            call.alias(value if same else call.expand(value, *result.dims), index)
 
 
 @spelled(
@@ -128,7 +128,7 @@ def _broadcast(call: Call) -> None:
 def _unsqueeze(call: Call) -> None:
     value = call.tensor("self")
     axis = call.axis("dim", len(value.dims) + 1)
-    call.emit("Unsqueeze", [value, call.shape([axis])])
+    call.answer.unsqueeze(value, axis)
 
 
 @spelled(
@@ -142,7 +142,7 @@ def _squeeze(call: Call) -> None:
     asked = {call.normal(d, rank) for d in call.ints("dim")} or range(rank)
     axes = sorted(a for a in asked if value.dims[a : a + 1] == (1,))
     if axes and value.dims != call.result.dims:
-        call.emit("Squeeze", [value, call.shape(axes)])
+        call.answer.squeeze(value, *axes)
     else:
         call.alias(value)
 
@@ -156,7 +156,7 @@ def _cat(call: Call) -> None:
     if len(parts) == 1:
         call.finish(parts[0])
     else:
-        call.emit("Concat", [call.cast(t, dtype) for t in parts], axis=axis)
+        call.answer.concat(axis, *(call.cast(t, dtype) for t in parts))
 
 
 @spelled(
@@ -165,24 +165,8 @@ def _cat(call: Call) -> None:
 def _stack(call: Call) -> None:
     axis = call.axis("dim", len(call.result.dims), 0)
     tensors, dtype = call.tensors("tensors"), call.result.dtype
-    parts = [call.cast(unsqueezed(call, t, axis), dtype) for t in tensors if t is not None]
-    call.emit("Concat", parts, axis=axis)
-
-
-def unsqueezed(call: Call, value: Tensor, axis: int) -> Tensor:
-    """With one dimension more, of size one."""
-    dims = (*value.dims[:axis], 1, *value.dims[axis:])
-    return call.step("Unsqueeze", [value, call.shape([axis])], dims)
-
-
-def reshaped(call: Call, value: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """In other dims."""
-    return call.step("Reshape", [value, call.shape(dims)], dims)
-
-
-def expanded(call: Call, value: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """Stretched to larger dims."""
-    return call.step("Expand", [value, call.shape(dims)], dims)
+    parts = [call.cast(call.unsqueeze(t, axis), dtype) for t in tensors if t is not None]
+    call.answer.concat(axis, *parts)
 
 
 @spelled(
@@ -194,7 +178,7 @@ def _repeated(call: Call) -> None:
     if len(repeats) < len(value.dims):
         repeats = (*[1] * (len(value.dims) - len(repeats)), *repeats)
     if len(value.dims) < len(repeats):
-        value = reshaped(call, value, (*[1] * (len(repeats) - len(value.dims)), *value.dims))
+        value = call.reshape(value, *[1] * (len(repeats) - len(value.dims)), *value.dims)
     if all(n == 1 for n in repeats):
         call.alias(value)
     else:
@@ -209,12 +193,12 @@ def _repeat_each(call: Call) -> None:
     """Each element along a dimension some times: stretched and merged."""
     value = call.tensor("self")
     if not call.has("dim"):
-        value = reshaped(call, value, (math.prod(value.dims),))
+        value = call.reshape(value, math.prod(value.dims))
     axis = call.axis("dim", len(value.dims), 0)
     times = call.int("repeats")
-    apart = unsqueezed(call, value, axis + 1)
-    many = expanded(call, apart, (*value.dims[: axis + 1], times, *value.dims[axis + 1 :]))
-    call.emit("Reshape", [many, call.shape(call.result.dims)])
+    apart = call.unsqueeze(value, axis + 1)
+    many = call.expand(apart, *value.dims[: axis + 1], times, *value.dims[axis + 1 :])
+    call.answer.reshape(many, *call.result.dims)
 
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "edge": "edge",
@@ -259,10 +243,15 @@ def _pad_pairs(call: Call) -> None:
     call.emit("Pad", [value, call.shape([*flat[::2], *flat[1::2]]), zero], mode="constant")
 
 
+def triangle(writer: Operators[Tensor], value: Tensor, first: Tensor, upper: int) -> Tensor:
+    """What is above a diagonal, or below it, and zeros."""
+    return writer.op("Trilu", [value, first], value.dims, upper=upper)
+
+
 @parametrised
 def _triangle(call: Call, upper: int) -> None:
-    offset = call.writer.constant(call.int("diagonal", 0), "int64")
-    call.emit("Trilu", [call.tensor("self"), offset], upper=upper)
+    diagonal = call.scalar(call.int("diagonal", 0), "int64")
+    triangle(call.answer, call.tensor("self"), diagonal, upper)
 
 
 spelled(

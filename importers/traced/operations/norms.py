@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from importers.errors import UnsupportedError
 from importers.parameters import parametrised
 from importers.traced.call import Call, Converter, with_arguments
-from importers.traced.operations.moves import expanded, reshaped
-from importers.traced.operations.reductions import reduced
 from importers.traced.table import spelled
 from ir.graph import Tensor
 
@@ -36,7 +34,7 @@ def _throughout(call: Call, name: str, number: float, dims: tuple[int, ...], dty
     if given is not None:
         return given
     one = call.scalar(number, dtype)
-    return expanded(call, one, dims) if dims else one
+    return call.expand(one, *dims) if dims else one
 
 
 @spelled(
@@ -92,7 +90,7 @@ def _rms_and_root(call: Call) -> None:
 @spelled(mindir="AddRmsNorm(x1 as self, x2 as other, gamma as weight, epsilon)")
 def _sum_and_norm(call: Call) -> None:
     """The norm of a sum, the root, and the sum."""
-    total = call.step("Add", [call.tensor("self"), call.tensor("other")])
+    total = call.add(call.tensor("self"), call.tensor("other"))
     _rms(call, total)
     call.alias(total, 2)
 
@@ -104,9 +102,13 @@ def _rms(call: Call, value: Tensor) -> None:
     if not call.is_read(1):
         return
     axes = range(len(value.dims) - len(scale.dims), len(value.dims))
-    mean = reduced(call, "ReduceMean", call.step("Mul", [value, value]), list(axes))
-    shifted = call.step("Add", [mean, call.scalar(epsilon, value.dtype)])
-    call.finish(call.step("Reciprocal", [call.step("Sqrt", [shifted])]), 1)
+    call.finish(_one_over_root(call, value, axes, epsilon), 1)
+
+
+def _one_over_root(call: Call, value: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
+    """One over the root of the mean square."""
+    mean = call.reduce_mean(call.mul(value, value), *axes)
+    return call.reciprocal(call.sqrt(call.add(mean, call.scalar(epsilon, value.dtype))))
 
 
 _ALL = "input, weight, bias, running_mean, running_var, training"
@@ -164,15 +166,10 @@ def _batch_statistic(call: Call, value: Tensor, index: int, kind: str, epsilon: 
     if result is None or not result.dims or result.dims == (0,):
         return
     axes = [i for i in range(len(value.dims)) if i != 1]
-    average = reduced(call, "ReduceMean", value, axes)
-    if kind == "mean":
-        found = average
-    else:
-        rest = call.step("Sub", [value, average])
-        spread = reduced(call, "ReduceMean", call.step("Mul", [rest, rest]), axes)
-        shifted = call.step("Add", [spread, call.scalar(epsilon, value.dtype)])
-        found = call.step("Reciprocal", [call.step("Sqrt", [shifted])])
-    call.alias(reshaped(call, found, result.dims), index)
+    found = call.reduce_mean(value, *axes)
+    if kind == "var":
+        found = _one_over_root(call, call.sub(value, found), axes, epsilon)
+    call.alias(call.reshape(found, *result.dims), index)
 
 
 @parametrised

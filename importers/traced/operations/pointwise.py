@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from importers.errors import UnsupportedError
+from importers.operators import Operators
 from importers.parameters import parametrised
-from importers.traced.call import Call, ElementType, promoted, with_arguments
+from importers.traced.call import Call, ElementType, with_arguments
 from importers.traced.formulas import formula
+from importers.traced.promotion import promoted
 from importers.traced.table import spelled
 from ir.graph import Tensor
-
-_FLAGS = {"Add": "Or", "Mul": "And", "Max": "Or", "Min": "And"}
-"""Operators of flags that mean the same."""
+from ir.ops.elementwise import OF_FLAGS
 
 
 def _own(kind: str, dtype: str) -> str:
-    return _FLAGS.get(kind, kind) if dtype == "bool" else kind
+    return OF_FLAGS.get(kind, kind) if dtype == "bool" else kind
 
 
-def _emit(call: Call, kind: str, *names: str) -> None:
-    """An operator of these arguments, in the type of the result."""
-    dtype = call.result.dtype
-    call.emit(_own(kind, dtype), [call.operand(name, dtype) for name in names])
+def _operands(call: Call, *names: str) -> list[Tensor]:
+    """Arguments in the type of the result."""
+    return [call.operand(name, call.result.dtype) for name in names]
 
 
 @parametrised
@@ -42,19 +42,28 @@ def tested(call: Call, kind: str) -> None:
 @parametrised
 def pair(call: Call, kind: str) -> None:
     """Two operands in the type of the result."""
-    _emit(call, kind, "self", "other")
+    call.emit(_own(kind, call.result.dtype), _operands(call, "self", "other"))
+
+
+def _promoted_pair(call: Call) -> list[Tensor]:
+    """Two operands in the type that both fit in."""
+    dtype = promoted([call.get("self"), call.get("other")])
+    return [call.operand("self", dtype), call.operand("other", dtype)]
 
 
 @parametrised
-def compared(call: Call, kind: str, *, negated: bool = False) -> None:
+def compared(call: Call, kind: str) -> None:
     """Two operands in the type that both fit in."""
-    dtype = promoted([call.get("self"), call.get("other")])
-    operands = [call.operand("self", dtype), call.operand("other", dtype)]
-    if negated:
-        equal = call.step(kind, operands, call.result.dims, "bool")
-        call.emit("Not", [equal])
-    else:
-        call.emit(kind, operands)
+    call.emit(kind, _promoted_pair(call))
+
+
+@spelled(
+    aten="ne.{Tensor,Scalar}(self, other)",
+    mindir="NotEqual(input as self, other)",
+)
+def unequal(call: Call) -> None:
+    """Not equal."""
+    call.answer.logical_not(call.equal(*_promoted_pair(call)))
 
 
 @parametrised
@@ -77,9 +86,6 @@ _PAIR = "input as self, other"
 spelled(aten="rsqrt(self)", mindir="Rsqrt(input as self)")(
     formula("Reciprocal(Sqrt(self))", same=True)
 )
-spelled(aten="ne.{Tensor,Scalar}(self, other)", mindir=f"NotEqual({_PAIR})")(
-    compared("Equal", negated=True)
-)
 spelled(mindir="Round(input as self, decimals)")(one("Round"))
 
 
@@ -89,28 +95,16 @@ spelled(aten="square(self)", mindir="Square(input as self)", stablehlo="chlo.squ
 
 
 @parametrised
-def _scaled(call: Call, kind: str) -> None:
+def scaled(call: Call, kind: str) -> None:
     """Two operands, the second one times `alpha`."""
     dtype, alpha = call.result.dtype, call.get("alpha", 1)
     other = call.operand("other", dtype)
     if alpha != 1:
-        other = call.step("Mul", [other, call.scalar(alpha, dtype)], other.dims)
+        other = call.mul(other, call.scalar(alpha, dtype))
     if not isinstance(call.get("other"), Tensor) and call.get("other") == 0:
         call.finish(call.tensor("self"))
     else:
         call.emit(_own(kind, dtype), [call.operand("self", dtype), other])
-
-
-spelled(
-    aten="add.{Tensor,Scalar}(self, other, alpha)",
-    mindir=f"Add({_PAIR}); AddExt AddScalar({_PAIR}, alpha)",
-    stablehlo="stablehlo.add(self, other)",
-)(_scaled("Add"))
-spelled(
-    aten="sub.{Tensor,Scalar}(self, other, alpha)",
-    mindir=f"Sub({_PAIR}); SubExt SubScalar({_PAIR}, alpha)",
-    stablehlo="stablehlo.subtract(self, other)",
-)(_scaled("Sub"))
 
 
 @spelled(aten="rsub.{Tensor,Scalar}(self, other, alpha)")
@@ -119,8 +113,8 @@ def _reversed(call: Call) -> None:
     other, alpha = call.operand("other", dtype), call.get("alpha", 1)
     own = call.operand("self", dtype)
     if alpha != 1:
-        own = call.step("Mul", [own, call.scalar(alpha, dtype)])
-    call.emit("Sub", [other, own])
+        own = call.mul(own, call.scalar(alpha, dtype))
+    call.answer.sub(other, own)
 
 
 _FLOORED = formula("Floor(self / other)", same=True)
@@ -136,7 +130,7 @@ _TRUNCATED = formula("all = self / other; size = Floor(Abs(all)); Sign(all) * si
 def _divide(call: Call) -> None:
     mode = call.text("rounding_mode", "")
     if "float" not in call.result.dtype or not mode:
-        _emit(call, "Div", "self", "other")
+        call.answer.div(*_operands(call, "self", "other"))
     else:
         (_FLOORED if mode == "floor" else _TRUNCATED)(call)
 
@@ -164,8 +158,7 @@ def _remainder(call: Call) -> None:
     if "float" in call.result.dtype:
         _OVER(call)
     else:
-        dtype = call.result.dtype
-        call.emit("Mod", [call.operand("self", dtype), call.operand("other", dtype)], fmod=0)
+        call.answer.remainder(*_operands(call, "self", "other"), fmod=0)
 
 
 @spelled(
@@ -175,8 +168,7 @@ def _remainder(call: Call) -> None:
 )
 def _c_remainder(call: Call) -> None:
     """With the sign of the dividend."""
-    dtype = call.result.dtype
-    call.emit("Mod", [call.operand("self", dtype), call.operand("other", dtype)], fmod=1)
+    call.answer.remainder(*_operands(call, "self", "other"), fmod=1)
 
 
 @spelled(
@@ -185,7 +177,7 @@ def _c_remainder(call: Call) -> None:
 )
 def power(call: Call) -> None:
     """One operand to the power of the other."""
-    _emit(call, "Pow", "self", "exponent")
+    call.answer.power(*_operands(call, "self", "exponent"))
 
 
 spelled(mindir="SquaredDifference(x as self, y as other)")(
@@ -234,9 +226,8 @@ def _same(call: Call) -> None:
     mindir="Select(condition, input as self, other)",
 )
 def _where(call: Call) -> None:
-    dtype = call.result.dtype
     condition = call.operand("condition", "bool")
-    call.emit("Where", [condition, call.operand("self", dtype), call.operand("other", dtype)])
+    call.answer.select(condition, *_operands(call, "self", "other"))
 
 
 @spelled(
@@ -244,9 +235,8 @@ def _where(call: Call) -> None:
     mindir="MaskedFill(input_x as self, mask, value); MaskedFillScalar(input as self, mask, value)",
 )
 def _fill_masked(call: Call) -> None:
-    dtype = call.result.dtype
     mask = call.operand("mask", "bool")
-    call.emit("Where", [mask, call.operand("value", dtype), call.operand("self", dtype)])
+    call.answer.select(mask, *_operands(call, "value", "self"))
 
 
 @spelled(
@@ -254,18 +244,24 @@ def _fill_masked(call: Call) -> None:
     "clamp_min.{default,Tensor}(self, min); clamp_max.{default,Tensor}(self, max)",
     mindir="ClampScalar ClampTensor(input as self, min, max)",
 )
+@spelled(
+    aten="hardtanh(self, min_val as min=-1, max_val as max=1)",
+    mindir="Hardtanh(input as self, min_val as min=-1, max_val as max=1)",
+)
 def _clamp(call: Call) -> None:
     """Between two numbers or tensors, either of which may be absent."""
     dtype = call.result.dtype
     value = call.cast(call.tensor("self"), dtype)
     bounds = [call.operand(n, dtype) if call.has(n) else None for n in ("min", "max")]
     if any(b is not None and b.dims for b in bounds):
-        for kind, bound in zip(("Max", "Min"), bounds, strict=True):
-            if bound is not None:
-                value = call.step(kind, [value, bound], call.result.dims)
-        call.finish(value)
+        low, high = bounds
+        value = value if low is None else call.maximum(value, low)
+        call.finish(value if high is None else call.minimum(value, high))
     else:
         call.emit("Clip", [value, *bounds])
+
+
+spelled(aten="relu6(self)", mindir="ReLU6(x as self)")(with_arguments(_clamp, min=0.0, max=6.0))
 
 
 spelled(
@@ -283,25 +279,24 @@ for _base in (2, 10):
 
 
 @parametrised
-def _combined(call: Call, first: str, second: str) -> None:
+def _combined(call: Call, join: Callable[..., Tensor]) -> None:
     """`self + value * (tensor1 op tensor2)`."""
     dtype = call.result.dtype
-    operands = [call.operand("tensor1", dtype), call.operand("tensor2", dtype)]
-    made = call.step(second, operands, call.result.dims)
+    made = join(call, *_operands(call, "tensor1", "tensor2"))
     value = call.get("value", 1)
     if value != 1:
-        made = call.step("Mul", [made, call.scalar(value, dtype)])
-    call.emit(first, [call.operand("self", dtype), made])
+        made = call.mul(made, call.scalar(value, dtype))
+    call.answer.add(call.operand("self", dtype), made)
 
 
 spelled(
     aten="addcmul(self, tensor1, tensor2, value)",
     mindir="Addcmul AddcmulExt(input as self, tensor1, tensor2, value)",
-)(_combined("Add", "Mul"))
+)(_combined(Operators.mul))
 spelled(
     aten="addcdiv(self, tensor1, tensor2, value)",
     mindir="Addcdiv AddcdivExt(input as self, tensor1, tensor2, value)",
-)(_combined("Add", "Div"))
+)(_combined(Operators.div))
 
 
 spelled(

@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from importers.traced.call import Call
-from importers.traced.operations.moves import reshaped, unsqueezed
 from importers.traced.operations.norms import FIRST_LAYOUTS
 from importers.traced.table import spelled
-from ir.graph import Tensor
-
-
-def flipped(call: Call, value: Tensor) -> Tensor:
-    """A matrix with its last two dimensions changed."""
-    rank = len(value.dims)
-    perm = [*range(rank - 2), rank - 1, rank - 2]
-    return call.step("Transpose", [value], tuple(value.dims[p] for p in perm), perm=perm)
 
 
 @spelled(
@@ -24,15 +15,14 @@ def _linear(call: Call) -> None:
     """The weight has a row for each result."""
     value, weight = call.tensor("input"), call.tensor("weight")
     if len(weight.dims) == 1:
-        call.emit("MatMul", [value, weight])
+        call.answer.matmul(value, weight)
         return
-    turned = flipped(call, weight)
+    turned = call.flipped(weight)
     bias = call.optional("bias")
     if bias is None:
-        call.emit("MatMul", [value, turned])
+        call.answer.matmul(value, turned)
     else:
-        product = call.step("MatMul", [value, turned], call.result.dims)
-        call.emit("Add", [product, bias])
+        call.answer.add(call.matmul(value, turned), bias)
 
 
 @spelled(
@@ -47,10 +37,10 @@ def _product(call: Call) -> None:
     """Either operand may stand with its last two dimensions changed."""
     left, right = call.tensor("self"), call.tensor("mat2")
     if call.flag("transpose_a"):
-        left = flipped(call, left)
+        left = call.flipped(left)
     if call.flag("transpose_b"):
-        right = flipped(call, right)
-    call.emit("MatMul", [left, right])
+        right = call.flipped(right)
+    call.answer.matmul(left, right)
 
 
 @spelled(
@@ -61,18 +51,18 @@ def _product(call: Call) -> None:
 )
 def _added(call: Call) -> None:
     """`beta * self + alpha * mat1 @ mat2`."""
-    dtype, dims = call.result.dtype, call.result.dims
+    dtype = call.result.dtype
     alpha, beta = call.get("alpha", 1), call.get("beta", 1)
-    made = call.step("MatMul", [call.tensor("mat1"), call.tensor("mat2")], dims)
+    made = call.matmul(call.tensor("mat1"), call.tensor("mat2"))
     if alpha != 1:
-        made = call.step("Mul", [made, call.scalar(alpha, dtype)])
+        made = call.mul(made, call.scalar(alpha, dtype))
     if beta == 0:
         call.alias(made)
         return
     bias = call.tensor("self")
     if beta != 1:
-        bias = call.step("Mul", [bias, call.scalar(beta, dtype)])
-    call.emit("Add", [made, bias])
+        bias = call.mul(bias, call.scalar(beta, dtype))
+    call.answer.add(made, bias)
 
 
 @spelled(mindir="BiasAdd(input_x as self, bias, data_format)")
@@ -80,14 +70,14 @@ def _biased(call: Call) -> None:
     """A vector for the channels, the second dimension of what has more than two."""
     value, bias = call.tensor("self"), call.tensor("bias")
     if len(value.dims) > 2 and call.get("data_format", "NCHW") in FIRST_LAYOUTS:
-        bias = reshaped(call, bias, (bias.dims[0], *[1] * (len(value.dims) - 2)))
-    call.emit("Add", [value, bias])
+        bias = call.reshape(bias, bias.dims[0], *[1] * (len(value.dims) - 2))
+    call.answer.add(value, bias)
 
 
 @spelled(aten="outer(self, vec2)", mindir="Outer(input as self, vec2)")
 def _outer(call: Call) -> None:
     left, right = call.tensor("self"), call.tensor("vec2")
-    call.emit("Mul", [unsqueezed(call, left, 1), right])
+    call.answer.mul(call.unsqueeze(left, 1), right)
 
 
 @spelled(aten="einsum(equation, tensors, path)", mindir="Einsum(inputs as tensors, equation)")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from importers.errors import UnsupportedError
 from importers.parameters import parametrised
 from importers.traced.call import Call, with_arguments
-from importers.traced.operations.moves import reshaped
 from importers.traced.table import spelled
 from ir.graph import Tensor
 
@@ -20,12 +18,6 @@ def axes_of(call: Call, value: Tensor, name: str = "dim") -> tuple[int, ...]:
     return tuple(sorted({call.normal(d, rank) for d in asked})) or tuple(range(rank))
 
 
-def reduced(call: Call, kind: str, value: Tensor, axes: Sequence[int]) -> Tensor:
-    """A reduction that keeps its dimensions, with size 1."""
-    dims = tuple(1 if i in axes else d for i, d in enumerate(value.dims))
-    return call.step(kind, [value, call.shape(list(axes))], dims, keepdims=1)
-
-
 @parametrised
 def reduction(call: Call, kind: str) -> None:
     """Over some dimensions or all of them, in the type of the result."""
@@ -35,20 +27,15 @@ def reduction(call: Call, kind: str) -> None:
     if not value.dims:
         call.alias(value)
         return
-    keep = int(call.flag("keepdim"))
     # ReduceMax and ReduceMin take axes as an operand like the others, from opset 18 on.
-    call.emit(kind, [value, call.shape(axes)], keepdims=keep)
+    call.answer.reduce(kind, value, axes, keep=call.flag("keepdim"))
 
 
 @parametrised
 def _any_all(call: Call, kind: str) -> None:
     """Of flags: the largest or smallest of zeros and ones."""
     value = call.cast(call.cast(call.tensor("self"), "bool"), "int32")
-    axes = axes_of(call, value)
-    keep = int(call.flag("keepdim"))
-    dims = call.result.dims
-    most = call.step(kind, [value, call.shape(axes)], dims, keepdims=keep)
-    call.finish(most)
+    call.finish(call.reduce(kind, value, axes_of(call, value), keep=call.flag("keepdim")))
 
 
 spelled(
@@ -66,14 +53,15 @@ def _extreme(call: Call, *kinds: str) -> None:
     """The largest along one dimension and where it is, in the order of the results."""
     value = call.tensor("self")
     axis = call.axis("dim", len(value.dims), 0)
-    keep, dims = int(call.flag("keepdim")), call.result.dims
+    keep = call.flag("keepdim")
     for place, kind in enumerate(kinds):
         if not call.is_read(place):
             continue
         if kind.startswith("Arg"):
-            found = call.step(kind, [value], dims, "int64", axis=axis, keepdims=keep)
+            dims = call.result.dims
+            found = call.op(kind, [value], dims, "int64", axis=axis, keepdims=int(keep))
         else:
-            found = call.step(kind, [value, call.shape([axis])], dims, keepdims=keep)
+            found = call.reduce(kind, value, [axis], keep=keep)
         call.finish(found, place)
 
 
@@ -96,7 +84,7 @@ def _place(call: Call, kind: str) -> None:
     """Where the largest is: along one dimension, or in the flattened tensor."""
     value = call.tensor("self")
     if not call.has("dim"):
-        value = reshaped(call, value, (math.prod(value.dims),))
+        value = call.reshape(value, math.prod(value.dims))
         call.emit(kind, [value], axis=0, keepdims=0)
         return
     axis, keep = call.axis("dim", len(value.dims)), int(call.flag("keepdim"))
@@ -119,18 +107,15 @@ def _variance(call: Call, *, root: bool = False, mean: bool = False) -> None:
     unbiased = call.get("unbiased", True)
     correction = call.float("correction", 1.0 if unbiased else 0.0)
     count = math.prod(value.dims[a] for a in axes)
-    average = reduced(call, "ReduceMean", value, axes)
-    rest = call.step("Sub", [value, average])
-    power = call.step("Mul", [rest, rest])
-    keep, result = int(call.flag("keepdim")), call.result
-    spread = call.step("ReduceMean", [power, call.shape(axes)], result.dims, keepdims=keep)
+    average = call.reduce_mean(value, *axes)
+    rest = call.sub(value, average)
+    spread = call.reduce_mean(call.mul(rest, rest), *axes, keep=call.flag("keepdim"))
     if correction and count > correction:
-        factor = call.scalar(count / (count - correction), value.dtype)
-        spread = call.step("Mul", [spread, factor])
-    call.alias(call.step("Sqrt", [spread]) if root else spread)
+        spread = call.mul(spread, call.scalar(count / (count - correction), value.dtype))
+    call.alias(call.sqrt(spread) if root else spread)
     if mean and call.is_read(1):
-        same = average.dims == result.dims
-        call.alias(average if same else reshaped(call, average, result.dims), 1)
+        dims = call.result.dims
+        call.alias(average if average.dims == dims else call.reshape(average, *dims), 1)
 
 
 _CORRECTED = "(input as self, dim, correction, keepdim)"
@@ -160,7 +145,7 @@ def _deviation(call: Call) -> None:
     mean = call.results[1]
     if mean is not None and call.is_read(1):
         keep = int(call.flag("keepdim"))
-        call.alias(call.step("ReduceMean", [value, call.shape(axes)], mean.dims, keepdims=keep), 1)
+        call.alias(call.op("ReduceMean", [value, call.shape(axes)], mean.dims, keepdims=keep), 1)
 
 
 @spelled(

@@ -34,15 +34,11 @@ def _sampled(call: Call) -> None:
 def _regions(call: Call) -> None:
     """The number of its image stands before the corners of each region."""
     value, regions = call.tensor("self"), call.tensor("rois")
-    count = regions.dims[0]
-    number, corners = (
-        call.step("Slice", [regions, *(call.shape([n]) for n in (a, b, 1))], (count, b - a))
-        for a, b in ((0, 1), (1, 5))
-    )
+    number, corners = (call.slices(regions, [a], [b], [1]) for a, b in ((0, 1), (1, 5)))
     if call.flag("roi_end_mode", default=True):  # the last pixel counts
         ends = call.writer.constant([0, 0, 1, 1], regions.dtype)
-        corners = call.step("Add", [corners, ends])
-    images = call.cast(call.step("Squeeze", [number, call.shape([1])], (count,)), "int64")
+        corners = call.add(corners, ends)
+    images = call.cast(call.squeeze(number, 1), "int64")
     call.emit(
         "RoiAlign", [value, corners, images], output_height=call.int("pooled_height"),
         output_width=call.int("pooled_width"), spatial_scale=call.float("spatial_scale", 1.0),

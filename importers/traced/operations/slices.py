@@ -8,13 +8,6 @@ from importers.traced.table import spelled
 from ir.graph import Tensor
 
 
-def sliced(
-    call: Call, value: Tensor, axis: int, start: int, end: int, step: int = 1
-) -> list[Tensor]:
-    """Operands of a Slice along one dimension, bounds within it."""
-    return [value, *(call.shape([n]) for n in (start, end, axis, step))]
-
-
 @spelled(
     aten="slice.Tensor slice_copy.Tensor(self, dim, start, end, step)",
     mindir="SliceExt SliceExtView(input as self, dim, start, end, step)",
@@ -26,7 +19,7 @@ def _slice(call: Call) -> None:
     if (start, end, step) == (0, value.dims[axis], 1):
         call.alias(value)
     else:
-        call.emit("Slice", sliced(call, value, axis, start, end, step))
+        call.answer.cut(value, axis, start, end, step)
 
 
 def bounds(call: Call, size: int) -> tuple[int, int]:
@@ -43,7 +36,7 @@ def bounds(call: Call, size: int) -> tuple[int, int]:
 def _narrow(call: Call) -> None:
     value = call.tensor("self")
     axis, start = call.axis("dim", len(value.dims)), call.int("start")
-    call.emit("Slice", sliced(call, value, axis, start, start + call.int("length")))
+    call.answer.cut(value, axis, start, start + call.int("length"))
 
 
 @spelled(mindir="Slice(input as self, begin, size)")
@@ -51,8 +44,7 @@ def _sliced_from(call: Call) -> None:
     """From a place on, so many elements; -1 is all that are left."""
     value, begin = call.tensor("self"), call.ints("begin")
     ends = [b + d for b, d in zip(begin, call.result.dims, strict=True)]
-    axes = list(range(len(ends)))
-    call.emit("Slice", [value, *(call.shape(v) for v in (begin, ends, axes))])
+    call.answer.slices(value, begin, ends, range(len(ends)))
 
 
 @spelled(
@@ -61,7 +53,7 @@ def _sliced_from(call: Call) -> None:
 )
 def _strided(call: Call) -> None:
     """Python's slicing: masks say which bounds are open, which dimensions are new or go."""
-    value, result = call.tensor("self"), call.result
+    value = call.tensor("self")
     masks = {n: call.int(f"{n}_mask", 0) for n in ("begin", "end", "ellipsis", "shrink_axis")}
     masks["new"] = call.int("new_axis_mask", 0)
     begin, end, step = (list(call.ints(n)) for n in ("begin", "end", "strides"))
@@ -78,22 +70,11 @@ def _strided(call: Call) -> None:
             begin[axis] = 0 if step[axis] > 0 else size - 1
         if masks["end"] >> axis & 1:
             end[axis] = size if step[axis] > 0 else -(2**62)
-    axes = list(range(len(begin)))
-    operands = [value, *(call.shape(v) for v in (begin, end, axes, step))]
-    if not gone:
-        call.emit("Slice", operands)
-        return
-    dims = list(result.dims)
-    for axis in gone:
-        dims.insert(axis, 1)
-    piece = call.step("Slice", operands, tuple(dims))
-    call.emit("Squeeze", [piece, call.shape(gone)])
-
-
-def _row(call: Call, value: Tensor, axis: int, index: int) -> Tensor:
-    """One place along a dimension, which stays with size one."""
-    dims = (*value.dims[:axis], 1, *value.dims[axis + 1 :])
-    return call.step("Slice", sliced(call, value, axis, index, index + 1), dims)
+    axes = range(len(begin))
+    if gone:
+        call.answer.squeeze(call.slices(value, begin, end, axes, step), *gone)
+    else:
+        call.answer.slices(value, begin, end, axes, step)
 
 
 @spelled(
@@ -103,8 +84,8 @@ def _row(call: Call, value: Tensor, axis: int, index: int) -> Tensor:
 def _select(call: Call) -> None:
     value = call.tensor("self")
     axis = call.axis("dim", len(value.dims))
-    piece = _row(call, value, axis, call.normal(call.int("index"), value.dims[axis]))
-    call.emit("Squeeze", [piece, call.shape([axis])])
+    index = call.normal(call.int("index"), value.dims[axis])
+    call.answer.squeeze(call.cut(value, axis, index, index + 1), axis)
 
 
 @spelled(
@@ -127,6 +108,15 @@ def _split(call: Call) -> None:
         call.emit("Split", [value, call.shape(sizes)], axis=axis)
 
 
+def halves(call: Call) -> list[Tensor]:
+    """The halves of an operand, each with the dims of the result."""
+    value, dims = call.tensor("self"), call.result.dims
+    axis = call.axis("dim", len(value.dims), -1)
+    parts = [call.writer.tensor(f"{call.name}/half{i}", dims, value.dtype) for i in (0, 1)]
+    call.write("Split", [value], parts, "/halves", axis=axis, num_outputs=2)
+    return parts
+
+
 @spelled(
     aten="unbind.int(self, dim)",
     mindir="Unstack(x as self, axis as dim, num); UnstackExtView(input as self, dim)",
@@ -136,8 +126,8 @@ def _unbind(call: Call) -> None:
     axis = call.axis("dim", len(value.dims), 0)
     for index, result in enumerate(call.results):
         if result is not None and call.is_read(index):
-            piece = _row(call, value, axis, index)
-            call.alias(call.step("Squeeze", [piece, call.shape([axis])], result.dims), index)
+            piece = call.cut(value, axis, index, index + 1)
+            call.alias(call.squeeze(piece, axis), index)
 
 
 @spelled(aten="flip(self, dims)", mindir="ReverseV2(input as self, axis as dims)")
@@ -145,13 +135,7 @@ def _flip(call: Call) -> None:
     value = call.tensor("self")
     axes = [call.normal(d, len(value.dims)) for d in call.ints("dims")]
     least = [-(2**62)] * len(axes)
-    operands = [call.shape(v) for v in ([-1] * len(axes), least, axes, [-1] * len(axes))]
-    call.emit("Slice", [value, *operands])
-
-
-def _part(call: Call, value: Tensor, axis: int, start: int, end: int) -> Tensor:
-    dims = (*value.dims[:axis], end - start, *value.dims[axis + 1 :])
-    return call.step("Slice", sliced(call, value, axis, start, end), dims)
+    call.answer.slices(value, [-1] * len(axes), least, axes, [-1] * len(axes))
 
 
 @spelled(aten="roll(self, shifts, dims)", mindir="Roll(input as self, shifts, dims)")
@@ -166,8 +150,8 @@ def _roll(call: Call) -> None:
         size = value.dims[axis]
         cut = -shift % size
         if cut:
-            pieces = [_part(call, value, axis, a, b) for a, b in ((cut, size), (0, cut))]
-            value = call.step("Concat", pieces, value.dims, axis=axis)
+            pieces = [call.cut(value, axis, a, b) for a, b in ((cut, size), (0, cut))]
+            value = call.concat(axis, *pieces)
     call.finish(value)
 
 
@@ -180,7 +164,6 @@ def _difference(call: Call) -> None:
     axis = call.axis("dim", len(value.dims), -1)
     parts = [t for t in (call.optional("prepend"), value, call.optional("append")) if t is not None]
     size = sum(t.dims[axis] for t in parts)
-    dims = (*value.dims[:axis], size, *value.dims[axis + 1 :])
-    row = value if len(parts) == 1 else call.step("Concat", parts, dims, axis=axis)
-    later, earlier = (_part(call, row, axis, a, b) for a, b in ((1, size), (0, size - 1)))
-    call.emit("Sub", [later, earlier])
+    row = value if len(parts) == 1 else call.concat(axis, *parts)
+    later, earlier = (call.cut(row, axis, a, b) for a, b in ((1, size), (0, size - 1)))
+    call.answer.sub(later, earlier)

@@ -19,6 +19,7 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["leave {} out", "请省略 {1}"],
   ["leave {} and {} out", "请省略 {1} 和 {2}"],
   ["what is simulated?", "仿真什么？"], ["name a plan, or a model with a layout", "请给出方案，或给出模型和布局"],
+  ["{} is of another form", "{1} 的形式不对"], ["request.{} of the plan", "方案的 request.{1}"],
   ["search again", "请重新搜索"], ["search there", "请在那里搜索"],
   ["plan again with `planner search`", "请用 `planner search` 重新规划"],
   ["{} is none of them", "{1} 不在其中"], ["{} is no name of a file", "{1} 不是文件名"],
@@ -134,7 +135,7 @@ export const SAID_OF_REFUSALS: Said[] = [
 
   // Plans and what is asked of them
   ["the plan has no {w} {}", "方案中没有{1} {2}"], ["the closest are {}", "最接近的是 {1}"], ["the closest is {}", "最接近的是 {1}"],
-  ["`planner show` lists them", "`planner show` 会列出它们"],
+  ["`planner export --format table` names all", "`planner export --format table` 会列出全部名称"],
   ["{} operators have the scope {}", "{1} 个算子属于作用域 {2}"], ["name one of {}", "请指明其中之一：{1}"],
   ["the plan says {} s, and this version finds {} s for it", "方案写的是 {1} s，本版本算得 {2} s"],
   ["operator {} cannot be cut {}", "算子 {1} 不能切成 {2}"],

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from exporters.recipes.writing import recipe_files
+from ir.json_text import finite
 from planner.request import InfeasibleError
 from planner.requests.errors import UserError
 from planner.requests.options.recipes import RecipeOptions
@@ -19,7 +20,6 @@ from planner.requests.plan_json import nothing_fits
 from planner.whatif.layout_ranking import Ranking, ranked
 from planner.whatif.recipe_purchases import said_of_layout
 from planner.whatif.recipe_runs import recipe_run
-from report.explanation import plain
 from service.recipes import recipe_answer
 from service.store.items import is_item_id
 from service.store.queue import Outcome
@@ -45,7 +45,7 @@ def rank_layouts(given: Given) -> Outcome:
         return Outcome(nothing_fits(error))
     report = found.report()
     texts = _recipe(found, given.request)
-    return Outcome({**report.record([]), "facts": plain(asdict(report)), "texts": texts})
+    return Outcome({**report.record([]), "facts": finite(asdict(report)), "texts": texts})
 
 
 def _recipe(found: Ranking, request: Mapping[str, Any]) -> Mapping[str, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.training.baseline import model_flops
 from costmodel.training.dataset import measured_medians, read_entries
 from costmodel.training.rows import read_row
+from costmodel.training.sizes import model_flops
 from costmodel.training.table import RunTable
 from tests.costmodel.training.test_rows import ROW
 

@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.simulation.layout_stages import stage_layers
-from costmodel.training.baseline import model_flops
 from costmodel.training.constants import StepConstants
 from costmodel.training.ends import ends_s
 from costmodel.training.memory import MemoryConstants, held_logits, layer_bytes, memory_use
 from costmodel.training.records import LayoutError, TrainingModel
 from costmodel.training.rows import read_row
-from costmodel.training.sizes import gathered_parameters, model_parameters
+from costmodel.training.sizes import gathered_parameters, model_flops, model_parameters
 from costmodel.training.step import step_times, times_in_turn
 from costmodel.training.table import RunTable
 from planner.requests.training_models import training_model

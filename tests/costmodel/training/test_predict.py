@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 import data
-from costmodel.training.baseline import fit_utilisation, ideal_s, model_flops
 from costmodel.training.calibration import (
     Ends,
     general_constants,
@@ -21,16 +20,16 @@ from costmodel.training.calibration import (
     parse_calibration,
     shipped_calibration,
 )
-from costmodel.training.crossvalidation import FamilyFit, FamilyRows, fit_families
-from costmodel.training.families import Family, block_of, families, family_of
-from costmodel.training.fitting import PRIORS, at_limit, fit
+from costmodel.training.families import block_of, families, family_of
+from costmodel.training.fitting import fit
 from costmodel.training.generic import GENERIC
-from costmodel.training.neighbours import KNOWN, UNKNOWN_DEVIATION
+from costmodel.training.neighbours import KNOWN
 from costmodel.training.own_cluster import calibration_yaml
 from costmodel.training.predict import predict
-from costmodel.training.records import LayoutError, TrainingRun
+from costmodel.training.records import LayoutError
+from costmodel.training.sizes import model_flops
 from costmodel.training.step import step_times
-from costmodel.training.table import FloatArray, RunTable
+from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
 
 RUNS = [
@@ -157,82 +156,13 @@ def test_priors_hold_constants_that_no_row_moves() -> None:
     assert found.ep_hidden == pytest.approx(start.ep_hidden, abs=1e-3)
 
 
-@pytest.mark.fast
-def test_constants_at_a_limit_are_named() -> None:
-    edge = replace(general_constants(), link=PRIORS["link"].high)
-    assert at_limit(edge, ("link", "matmul")) == ("link",)
-
-
-def test_leaving_a_model_out_leaves_its_rows_out() -> None:
-    """Times of one model that no constant explains do not help to predict that model."""
-    runs = [*RUNS, run(LLAMA, tp=8), run(LLAMA, tp=4)]
-    times = step_times(RunTable.of(runs), shipped_calibration().constants["megatron-ampere"]).total
-    times = times * np.array([1.0] * len(RUNS) + [2.0, 2.0])
-    family = replace(families()["megatron-ampere"], fitted=("matmul", "memory", "link"))
-    found = fitted_alone(family, runs, times, ["one"] * len(runs))
-    left = found.left_out["models"]
-    assert np.all(left.step_s[-2:] < 0.75 * times[-2:])
-    assert np.all(left.plain_s[-2:] < 0.75 * times[-2:])
-
-
-def fitted_alone(
-    family: Family, runs: list[TrainingRun], times: FloatArray, sources: list[str]
-) -> FamilyFit:
-    rows = FamilyRows(tuple(runs), times, tuple(sources))
-    (found,) = fit_families({family.name: family}, {family.name: rows})
-    return found
-
-
-@pytest.mark.fast
-def test_a_source_that_is_left_out_is_not_seen_by_the_parent_either() -> None:
-    """A second source takes 1.3 times as long: neither family learns that from its own rows."""
-    parent = replace(families()["megatron-ampere"], fitted=("matmul", "memory"))
-    child = replace(parent, name="child", parent=parent.name)
-    runs = tuple(run(GPT, tp=tp, dp=dp) for tp in (1, 2) for dp in (1, 2, 4))
-    usual = step_times(RunTable.of(runs), general_constants()).total
-    sources = ("slow", "slow", "slow", "usual", "usual", "usual")
-    times = usual * np.where(np.array(sources) == "slow", 1.3, 1.0)
-    start = {name: PRIORS[name].value for name in parent.priors}
-    families_ = {each.name: replace(each, priors=start) for each in (parent, child)}
-    rows = FamilyRows(runs, times, sources)
-    fits = fit_families(families_, {parent.name: rows, "child": rows})
-    for found in fits:
-        left = found.left_out["sources"]
-        assert left.plain_s[:3] == pytest.approx(usual[:3], rel=0.05)
-        assert left.others.tolist() == [3.0] * 6
-        assert found.left_out["models"].others.tolist() == [0.0] * 6
-
-
-@pytest.mark.parametrize(("alike", "kept"), [(True, True), (False, False)])
-def test_similar_runs_are_looked_up_where_they_help_with_other_sources(
-    alike: bool, kept: bool
-) -> None:
-    """Two sources ran the same layouts; what the formulas miss is the same in both, or opposite."""
-    layouts = [run(GPT, tp=tp, dp=dp) for tp in (1, 2, 4, 8) for dp in (1, 2, 4)]
-    family = replace(families()["megatron-ampere"], fitted=("matmul",))
-    usual = step_times(RunTable.of(layouts), general_constants()).total
-    odd = np.where(np.arange(12) % 2 == 0, 1.15, 1 / 1.15)
-    times = np.concatenate([usual * odd, usual * (odd if alike else 1 / odd)])
-    found = fitted_alone(family, layouts * 2, times, ["one"] * 12 + ["other"] * 12)
-    assert found.looks_up is kept
-    step_s, deviation = found.predicted("sources")
-    left = found.left_out["sources"]
-    assert step_s.tolist() == (left.step_s if kept else left.plain_s).tolist()
-    assert np.all(deviation <= UNKNOWN_DEVIATION)
-
-
 def test_model_flops_are_six_per_parameter_and_token_and_attention() -> None:
     """Narayanan et al., SC21: 72 B L s h^2 (1 + s / 6 h + V / 12 L h)."""
     square = replace(GPT, causal=False)
     table = RunTable.of([run(square)])
     h, layers, s, v, b = 2048.0, 24.0, 2048.0, 51200.0, 64.0
     expected = 72 * b * layers * s * h**2 * (1 + s / (6 * h) + v / (12 * layers * h))
-    assert model_flops(table)[0] == pytest.approx(expected, rel=1e-3)
-
-
-def test_the_baseline_is_one_utilisation() -> None:
-    table = RunTable.of(RUNS)
-    assert fit_utilisation(table, ideal_s(table) / 0.4) == {(0.0, 0.0): pytest.approx(0.4)}
+    assert model_flops(table)[0] == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_calibration_survives_its_file() -> None:

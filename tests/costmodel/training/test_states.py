@@ -12,10 +12,15 @@ import pytest
 from costmodel.memory import MASTER_BYTES, Optimizer, moment_elements, parameter_bytes
 from costmodel.training.calibration import general_constants, parse_calibration
 from costmodel.training.constants import StepConstants
-from costmodel.training.matrices import dense_matrices, expert_matrices
+from costmodel.training.layers import (
+    dense_products,
+    expert_products,
+    inward_products,
+    outward_products,
+)
 from costmodel.training.memory import MemoryConstants, memory_use
 from costmodel.training.records import TrainingModel, TrainingRun
-from costmodel.training.sizes import layer_parameters
+from costmodel.training.sizes import active_parameters, dense_share, routed_share
 from costmodel.training.states import orthogonalise_s, update_bytes
 from costmodel.training.step import times_in_turn
 from costmodel.training.table import RunTable
@@ -51,16 +56,22 @@ def published_models() -> Iterator[TrainingModel]:
         yield training_model(config, "mixed")[0]
 
 
-def test_the_matrices_of_a_layer_are_its_parameters() -> None:
-    """But for vectors: of normalisation, and what mixers have that is no matrix."""
+def test_products_have_every_matrix_that_a_token_meets() -> None:
+    """What a layer multiplies is what it holds, element by element, the choice of experts too."""
     models = list(published_models())
     assert any(model.kv_rank for model in models)
     assert any(model.expert_hidden for model in models)
-    table = RunTable.of([run(model) for model in models])
-    mixing = table.mixing
-    matrices = sum(e.elements for e in (*dense_matrices(table), *expert_matrices(table)))
-    vectors = mixing.blocks * table.hidden + mixing.share * mixing.small
-    assert matrices + vectors == pytest.approx(layer_parameters(table), rel=1e-12)
+    table = RunTable.of([replace(run(model), flags=frozenset({"alone"})) for model in models])
+    own = np.ones_like(table.hidden)
+    parts = (
+        (inward_products(table), own),
+        (outward_products(table), own),
+        (dense_products(table), dense_share(table)),
+        (expert_products(table), routed_share(table)),
+    )
+    met = sum(e.rows * e.n * e.k * e.number * share for each, share in parts for e in each)
+    tokens = table.micro_batch * table.seq_len
+    assert met / tokens == pytest.approx(active_parameters(table), rel=1e-12)
 
 
 def shapes(model: TrainingModel) -> Iterator[tuple[tuple[int, ...], int]]:

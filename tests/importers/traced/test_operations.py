@@ -25,7 +25,7 @@ SPELLED = {kind: e.spelling for kind, e in catalogue().items() if e.spelling is 
 DIMS = (2, 4, 6)
 TYPES = {Form.NOT: "bool", Form.LOGIC: "bool", Form.BITS: "int64", Form.BITWISE: "int64"}
 FLAGS = {Form.TEST, Form.COMPARISON, Form.NOT, Form.LOGIC}
-TWO = {Form.TWO, Form.COMPARISON, Form.LOGIC, Form.BITWISE}
+TWO = {Form.TWO, Form.SCALED, Form.COMPARISON, Form.LOGIC, Form.BITWISE}
 
 
 def called(arguments: dict[str, Tensor], result: Tensor, writer: Writer) -> Call:

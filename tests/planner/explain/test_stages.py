@@ -113,7 +113,7 @@ def test_an_operator_is_explained_in_its_stage(plans: dict[str, Plan], name: str
 def test_a_difference_is_that_of_two_solves_of_the_stage(staged: Plan) -> None:
     found = why(staged, "op_matmul_6")
     case = problem_of(staged, found.place.stage if found.place else 0)
-    number = case.operator_named("op_matmul_6")
+    number = case.node_of("op_matmul_6")
     rival = found.rivals[0]
     assert rival.delta_s is not None
     assert rival.step_time_s is not None
@@ -145,7 +145,7 @@ def test_where_memory_binds_in_a_stage_too() -> None:
     for operator in ("op_matmul_2", "op_matmul_6"):
         found = why(plan, operator, rivals=4)
         assert found.memory.is_binding
-        number = case.operator_named(operator)
+        number = case.node_of(operator)
         fitting = [rival for rival in found.rivals if rival.delta_s is not None]
         assert fitting
         for rival in fitting:

@@ -6,32 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.training.sizes import active_parameters, mtp_layers
+from costmodel.training.sizes import model_flops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["baseline_s", "fit_utilisation", "ideal_s", "model_flops"]
-
-
-def model_flops(table: RunTable, *, whole: bool = False) -> FloatArray:
-    """FLOPs of one step that the model needs, without recomputation.
-
-    6 per active parameter and token, plus attention, halved where causal, unless `whole`, and what
-    layers without softmax compute inside chunks and on their states. What MTP needs
-    counts as it is priced, see `ends.trained_ends_s`.
-    """
-    value = np.where(table.value_size > 0, table.value_size, table.head_size)
-    mixing, layer = table.mixing, active_parameters(table)
-    seen = table.seq_len * np.where((table.causal > 0) & (not whole), 0.5, 1.0)
-    scores = mixing.attention * (2.0 * seen * table.heads * (table.head_size + value))
-    scores = scores + mixing.share * mixing.flops
-    layers = table.layers + mtp_layers(table)
-    heads = (1.0 + table.further) * table.vocab + 2.0 * table.further * table.hidden
-    forward = layers * (2.0 * layer + scores) + 2.0 * heads * table.hidden
-    return 3.0 * forward * table.global_batch * table.seq_len
+__all__ = ["baseline_s", "fit_utilisation", "ideal_s"]
 
 
 def ideal_s(table: RunTable) -> FloatArray:

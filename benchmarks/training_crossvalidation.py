@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.training.baseline import baseline_s, fit_utilisation
+from benchmarks.training_baseline import baseline_s, fit_utilisation
 from costmodel.training.calibration import general_constants
 from costmodel.training.families import block_of
 from costmodel.training.fitting import PRIORS, fit
