@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import autograd.numpy as anp
 from autograd.tracer import getval
 
-from executors.device_algorithms.device import Backward
+from executors.device import Backward
 from executors.placement import Array, Spread, coordinates, spread
 from executors.splits import (
     Assignment,

@@ -16,7 +16,7 @@ import autograd.numpy as np
 from autograd.extend import defvjp, primitive
 from autograd.tracer import getval
 
-from executors.device_algorithms.device import Backward
+from executors.device import Backward
 from executors.exchange import Communication
 from executors.placement import Array, Spread, coordinates, region_of
 from executors.splits import Assignment, fitted, in_pieces, result_layouts

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from executors.backward import Backward, gradient_name
-from executors.device_algorithms.device import with_attributes
+from executors.device import with_attributes
 from executors.device_algorithms.losses import sums_losses
 from executors.evaluation import Evaluator
 from executors.exchange import Communication, ExchangeError

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from exporters.errors import ExportError
 from ir.graph import Role
+from ir.ops.attention import MIXERS
 from ir.plan import Plan, PlannedOperator
 from ir.plan_degrees import Use, UsesOfAxes
 from ir.violations import Violation
@@ -22,8 +23,6 @@ from ir.violations import Violation
 __all__ = ["ORDER", "Uniform", "products_of", "uniform"]
 
 _FIX = "export another format; Megatron needs one layout for all layers"
-_MIXERS = {"Attention", "Softmax"}
-"""Operators without which a model is no transformer."""
 MOST_UNEQUAL = 0.5
 """Share of the products' time that may depart from the uniform layout."""
 
@@ -84,7 +83,7 @@ def _require_transformer(plan: Plan) -> None:
     whole = [op for op in plan.graph.ops for op in (op, *op.parts)]
     if not plan.trains:
         raise refusal("the plan is one of inference; these are arguments of training")
-    if not any(op.kind in _MIXERS for op in whole):
+    if not any(op.kind in MIXERS for op in whole):
         raise refusal("the model has no attention; Megatron trains transformers")
     if not plan.graph.batch:
         raise refusal("the batch of the model is not known")

@@ -19,6 +19,7 @@ from ir.dtypes import short_name
 from ir.graph import OpGraph
 from ir.normalise import main_dtype
 from ir.ops import Engine, OpView, lookup
+from ir.ops.attention import MIXERS
 from ir.plan import Plan
 from topology.cluster import Cluster
 
@@ -150,7 +151,7 @@ def tokens_of(graph: OpGraph) -> int:
     """Elements of the input that holds numbers of tokens; 0 without one."""
     inputs = [graph.tensors[name] for name in graph.inputs]
     found = next((t for t in inputs if len(t.dims) == 2 and t.dtype.startswith("int")), None)
-    attends = any(op.kind in {"Attention", "Softmax"} for op in graph.ops)
+    attends = any(op.kind in MIXERS for op in graph.ops)
     return found.elements if found is not None and attends else 0
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from executors.algorithms.in_step import RankPart
+from executors.device import with_attributes, with_groups
 from executors.device_algorithms import DEVICE_ALGORITHMS
-from executors.device_algorithms.device import with_attributes, with_groups
 from executors.spmd import Algorithm, OperatorRun, Shards
 from ir.graph import Op
 from ir.ops import Engine, OpView, catalogue, lookup

@@ -9,7 +9,7 @@ from typing import Any
 
 import autograd.numpy as np
 
-from executors.device_algorithms.device import AllReduce, DeviceAlgorithm, Running
+from executors.device import AllReduce, DeviceAlgorithm, Running
 from executors.differentiable import AUTOGRAD
 from executors.placement import Array, coordinates, region_of
 from executors.spmd import Algorithm, OperatorRun, Shards

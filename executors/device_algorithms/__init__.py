@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from executors.device import DeviceAlgorithm
 from executors.device_algorithms.attention import ATTENTION
-from executors.device_algorithms.device import DeviceAlgorithm
 from executors.device_algorithms.experts import EXPERTS
 from executors.device_algorithms.indexing import INDEXING
 from executors.device_algorithms.losses import LOSSES

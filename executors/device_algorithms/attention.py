@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from executors.device_algorithms.device import Device, DeviceAlgorithm, Running, with_attributes
+from executors.device import Device, DeviceAlgorithm, Running, with_attributes
 from ir.graph import AttributeValue
 from ir.ops.attention import HEAD_COUNTS
 from ir.ops.linear_attention import LINEAR_HEAD_COUNTS

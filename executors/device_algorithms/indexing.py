@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from executors.device_algorithms.device import Device, DeviceAlgorithm, Running, view_of
+from executors.device import Device, DeviceAlgorithm, Running, view_of
 from ir.semantics.arrays import np
 
 

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from executors.device_algorithms.device import (
+from executors.device import (
     AllReduce,
     Backward,
     Device,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from executors.device_algorithms.device import (
+from executors.device import (
     AllReduce,
     Device,
     DeviceAlgorithm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from executors.device_algorithms.device import Device, DeviceAlgorithm, Running
+from executors.device import Device, DeviceAlgorithm, Running
 from executors.semantics.recurrent import recurrent
 from ir.ops.recurrent import GATES
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from executors.device_algorithms.device import (
+from executors.device import (
     AllReduce,
     Backward,
     Device,
@@ -30,9 +30,8 @@ def _softmax(device: Device) -> Running:
     shifted = data - top
     own = np.sum(np.exp(shifted), axis=dims, keepdims=True)
     total = yield AllReduce(own, axes, backward=Backward.SUM)
-    if device.op.kind == "Softmax":
-        return [np.exp(shifted) / total]
-    return [shifted - np.log(total)]
+    logarithm = SOFTMAXES[device.op.kind]
+    return [shifted - np.log(total) if logarithm else np.exp(shifted) / total]
 
 
 def _reduction(device: Device) -> Running:

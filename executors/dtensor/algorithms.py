@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from executors.device import Backward, Running, driven, view_of
 from executors.device_algorithms import DEVICE_ALGORITHMS
-from executors.device_algorithms.device import Backward, Running, view_of
 from executors.dtensor.arrays import torch_results
 from executors.dtensor.part import Part
 from ir.ops.reduction import EXTREMES, reduced_axes
@@ -29,13 +29,10 @@ def run_part(part: Part) -> list[Any]:
 
 def _driven(part: Part, running: Running) -> list[Any]:
     """The algorithm to its end; what it sends goes to the other processes."""
-    arrived = None
-    while True:
-        try:
-            sent = running.send(arrived)
-        except StopIteration as end:
-            return list(end.value)
-        arrived = part.all_reduce(sent.array, sent.axes, sent.combine.value, sent.backward)
+    return driven(
+        running,
+        lambda sent: part.all_reduce(sent.array, sent.axes, sent.combine.value, sent.backward),
+    )
 
 
 def _extreme(part: Part) -> list[Any]:

@@ -15,6 +15,7 @@ from executors.dtensor.call import Call, Kernel
 from executors.dtensor.numbers import same_kind
 from ir.ops import LOSS
 from ir.ops.losses import CLASS_LOSSES, CROSS_ENTROPY
+from ir.ops.reduction import SOFTMAXES
 
 
 def _softmax(function: Callable[..., Any]) -> Kernel:
@@ -73,8 +74,9 @@ _NO_CLASS = -100
 
 STATISTICS: Mapping[str, Kernel] = MappingProxyType(
     {
-        "Softmax": _softmax(torch.softmax),
-        "LogSoftmax": _softmax(torch.log_softmax),
+        **{
+            k: _softmax(torch.log_softmax if log else torch.softmax) for k, log in SOFTMAXES.items()
+        },
         "LayerNormalization": _layer_norm,
         LOSS: _loss,
         **dict.fromkeys(CLASS_LOSSES, _class_loss),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.distributed import _functional_collectives as collectives
 
-from executors.device_algorithms.device import Backward
+from executors.device import Backward
 from executors.dtensor.call import Call
 from executors.dtensor.grid import Grid
 from executors.dtensor.kernels import KERNELS

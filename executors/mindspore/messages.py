@@ -91,10 +91,14 @@ NEIGHBOURS = "point_to_point"
 
 def accounts(plan: Plan) -> tuple[str, ...]:
     """Where MindSpore and a plan count differently: both are brought to one form."""
-    normalised = any(op.kind == "BatchNormalization" for op in plan.graph.ops)
+    normalised = any(_is_batch_norm(op) for op in plan.graph.ops)
     texts = [_ROWS, _READERS, *([_STATISTICS] if normalised else [])]
     texts += [_EDGES] if any(item.kind == NEIGHBOURS for item in plan.collectives) else []
     return tuple(" ".join(text.split()) for text in texts)
+
+
+def _is_batch_norm(op: Op) -> bool:
+    return lookup(op.kind).primitive == "BatchNorm"
 
 
 _MOVES = (Cause.FORWARD, Cause.ACTIVATION_GRADIENT)
@@ -116,7 +120,7 @@ class _Accounts:
             yield from self._moves(tensor)
         for item in self.items:
             counted = item.cause == Cause.INSIDE and item.kind != NEIGHBOURS
-            if counted and self.ops[item.operator].kind != "BatchNormalization":
+            if counted and not _is_batch_norm(self.ops[item.operator]):
                 yield [self._message(item)] * item.count
 
     def _parameters(self) -> Iterator[list[Message]]:

@@ -102,12 +102,6 @@ def _global_max(call: Call) -> list[Array]:
     return [np.max(call[0], axis=_positions_of(call), keepdims=True)]
 
 
-def _global_lp(call: Call) -> list[Array]:
-    power = call.int("p", 2)
-    total = np.sum(np.abs(call[0]) ** power, axis=_positions_of(call), keepdims=True)
-    return [total ** (1.0 / power)]
-
-
 def _col_to_image(call: Call) -> list[Array]:
     data, image = call[0], call.result_dims[0][2:]
     kernel = call.ints("kernel_shape")
@@ -130,7 +124,6 @@ CONVOLUTION: Mapping[str, Semantics] = MappingProxyType(
         "LpPool": _lp_pool,
         "GlobalAveragePool": _global_average,
         "GlobalMaxPool": _global_max,
-        "GlobalLpPool": _global_lp,
         "MaxUnpool": rearranged_as(onnx_forms.max_unpool),
         "Col2Im": _col_to_image,
     }

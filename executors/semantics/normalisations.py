@@ -1,14 +1,25 @@
-"""Normalisations and local response."""
+"""Normalisations and local response.
+
+Where statistics are exchanged between devices that have parts, what one device does is written
+once: `executors.device_algorithms` runs it where dimensions are split, and here it runs alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Generator, Mapping
 from types import MappingProxyType
+from typing import Any, TypeAlias
 
+from executors.device import AllReduce, Alone, Backward, Holder, Running, driven
 from executors.placement import Array
 from ir.ops.normalisation import LAYER_NORMS, MEAN_VARIANCE_EPSILON
-from ir.semantics.arrays import np
-from ir.semantics.call import Call, Semantics
+from ir.semantics.arrays import constant, np
+from ir.semantics.call import Call, CallOf, Semantics
+
+Dims: TypeAlias = tuple[int, ...]
+DimsOf: TypeAlias = Callable[[CallOf[Any]], Dims]
+Algorithm: TypeAlias = Callable[[Holder, Dims], Running]
 
 
 def along(vector: Array, dim: int, rank: int) -> Array:
@@ -25,75 +36,133 @@ def affine(call: Call, array: Array, dim: int | None) -> Array:
     return array
 
 
-def _moments(data: Array, dims: tuple[int, ...]) -> tuple[Array, Array]:
-    mean = np.mean(data, axis=dims, keepdims=True)
-    return mean, np.mean(np.square(data - mean), axis=dims, keepdims=True)
+def _total(device: Holder, array: Array, dims: Dims) -> Generator[AllReduce, Any, Any]:
+    """The sum over dimensions; what follows differs on every device."""
+    own = np.sum(array, axis=dims, keepdims=True)
+    return (yield AllReduce(own, device.axes_of(0, dims), backward=Backward.SUM))
 
 
-def _layer_norm(call: Call) -> list[Array]:
-    data = call[0]
-    dims = tuple(range(call.int("axis", data.ndim - 1), data.ndim))
-    epsilon = call.float("epsilon", 1e-5)
+def _mean_of(device: Holder, array: Array, dims: Dims) -> Generator[AllReduce, Any, Any]:
+    """Of a device that has all of it at once: sums of short types may leave their range."""
+    if not device.axes_of(0, dims):
+        return np.mean(array, axis=dims, keepdims=True)
+    total = yield from _total(device, array, dims)
+    return total / math.prod(device.dims(0)[d] for d in dims)
+
+
+def _moments(device: Holder, dims: Dims) -> Generator[AllReduce, Any, tuple[Any, Any, Any]]:
+    """Differences from the mean, mean and variance."""
+    data = device.call()[0]
+    mean = yield from _mean_of(device, data, dims)
+    centred = data - mean
+    variance = yield from _mean_of(device, np.square(centred), dims)
+    return centred, mean, variance
+
+
+def _as_result(device: Holder, dims: Dims, statistics: Array) -> Array:
+    """Statistics that are results: all devices of a group have the same gradient of them, which
+    counts once in the sum of what they send back.
+    """
+    group = device.group_size(device.axes_of(0, dims))
+    return statistics if group == 1 else statistics / group + constant(statistics) * (1 - 1 / group)
+
+
+def _layer_norm(device: Holder, dims: Dims) -> Running:
+    call, extra = device.call(), []
     if call.op.kind == "LayerNormalization":
-        mean, variance = _moments(data, dims)
-        inverse = 1 / np.sqrt(variance + epsilon)
-        found = [affine(call, (data - mean) * inverse, None), mean, inverse]
+        centred, mean, variance = yield from _moments(device, dims)
+        extra = [_as_result(device, dims, mean)]
     else:
-        inverse = 1 / np.sqrt(np.mean(np.square(data), axis=dims, keepdims=True) + epsilon)
-        found = [affine(call, data * inverse, None), inverse]
-    return found[: len(call.result_dims)]
+        centred = call[0]
+        variance = yield from _mean_of(device, np.square(centred), dims)
+    epsilon = call.float("epsilon", 1e-5)
+    extra.append(1 / np.sqrt(_as_result(device, dims, variance) + epsilon))
+    found = affine(call, centred / np.sqrt(variance + epsilon), None)
+    return [found, *extra][: len(call.result_dims)]
 
 
-def _batch_norm(call: Call) -> list[Array]:
+def _batch_norm(device: Holder, dims: Dims) -> Running:
+    """With the statistics of the batch, as in training, unless the operator says otherwise."""
+    call = device.call()
     data, epsilon = call[0], call.float("epsilon", 1e-5)
     if not call.int("training", 1):
         mean, variance = along(call[3], 1, data.ndim), along(call[4], 1, data.ndim)
         return [affine(call, (data - mean) / np.sqrt(variance + epsilon), 1)]
-    mean, variance = _moments(data, tuple(d for d in range(data.ndim) if d != 1))
-    found = [affine(call, (data - mean) / np.sqrt(variance + epsilon), 1)]
+    centred, mean, variance = yield from _moments(device, dims)
+    found = [affine(call, centred / np.sqrt(variance + epsilon), 1)]
     if len(call.result_dims) > 1:
         kept = call.float("momentum", 0.9)
-        for running, own in ((call[3], mean), (call[4], variance)):
+        for running, statistics in ((call[3], mean), (call[4], variance)):
+            own = _as_result(device, dims, statistics)
             found.append(running * kept + np.reshape(own, running.shape) * (1 - kept))
     return found[: len(call.result_dims)]
 
 
-def _instance_norm(call: Call) -> list[Array]:
-    data = call[0]
-    mean, variance = _moments(data, tuple(range(2, data.ndim)))
-    normal = (data - mean) / np.sqrt(variance + call.float("epsilon", 1e-5))
-    return [affine(call, normal, 1)]
+def _instance_norm(device: Holder, dims: Dims) -> Running:
+    call = device.call()
+    centred, _, variance = yield from _moments(device, dims)
+    return [affine(call, centred / np.sqrt(variance + call.float("epsilon", 1e-5)), 1)]
+
+
+def _lp_norm(device: Holder, dims: Dims) -> Running:
+    """A line of zeros stays one."""
+    data, p = device.call()[0], device.call().int("p", 2)
+    total = yield from _total(device, np.abs(data) if p == 1 else np.square(data), dims)
+    safe = np.where(total == 0, 1.0, total)
+    return [np.where(total == 0, 0.0, data / (safe if p == 1 else np.sqrt(safe)))]
+
+
+def _mean_variance(device: Holder, dims: Dims) -> Running:
+    centred, _, variance = yield from _moments(device, dims)
+    return [centred / (np.sqrt(variance) + MEAN_VARIANCE_EPSILON)]
+
+
+def _global_norm(device: Holder, dims: Dims) -> Running:
+    """The norm of whole images."""
+    power = device.call().int("p", 2)
+    own = np.sum(np.abs(device.call()[0]) ** power, axis=dims, keepdims=True)
+    total = yield AllReduce(own, device.axes_of(0, dims), backward=Backward.OWN)
+    return [total ** (1.0 / power)]
+
+
+def _last_dims(call: CallOf[Any]) -> Dims:
+    return tuple(range(call.int("axis", call[0].ndim - 1), call[0].ndim))
+
+
+def _positions(call: CallOf[Any]) -> Dims:
+    return tuple(range(2, call[0].ndim))
+
+
+STATISTICS_OVER: Mapping[str, tuple[DimsOf, Algorithm]] = MappingProxyType(
+    {
+        **dict.fromkeys(LAYER_NORMS, (_last_dims, _layer_norm)),
+        "BatchNormalization": (lambda call: (0, *_positions(call)), _batch_norm),
+        "InstanceNormalization": (_positions, _instance_norm),
+        "LpNormalization": (lambda call: _last_dims(call)[:1], _lp_norm),
+        "MeanVarianceNormalization": (lambda call: call.ints("axes") or (0, 2, 3), _mean_variance),
+        "GlobalLpPool": (_positions, _global_norm),
+    }
+)
+"""Dimensions of the statistics, and what a device does, alone or with others that have the rest."""
+
+
+def _alone(dims_of: DimsOf, algorithm: Algorithm) -> Semantics:
+    def run(call: Call) -> list[Array]:
+        return driven(algorithm(Alone(call), dims_of(call)), lambda sent: sent.array)
+
+    return run
 
 
 def _group_norm(call: Call) -> list[Array]:
     """Scale and bias have a number for each channel, before opset 21 for each group."""
     data, groups = call[0], call.int("num_groups", 1)
     parts = np.reshape(data, (data.shape[0], groups, -1))
-    mean, variance = _moments(parts, (2,))
-    out = (parts - mean) / np.sqrt(variance + call.float("epsilon", 1e-5))
+    centred = parts - np.mean(parts, axis=2, keepdims=True)
+    variance = np.mean(np.square(centred), axis=2, keepdims=True)
+    out = centred / np.sqrt(variance + call.float("epsilon", 1e-5))
     if call[1].shape[0] == groups:
         return [np.reshape(affine(call, out, 1), data.shape)]
     return [affine(call, np.reshape(out, data.shape), 1)]
-
-
-def _lp_norm(call: Call) -> list[Array]:
-    """A line of zeros stays one."""
-    data = call[0]
-    axis, p = call.int("axis", data.ndim - 1), call.int("p", 2)
-    total = np.sum(np.abs(data) if p == 1 else np.square(data), axis=axis, keepdims=True)
-    return [divided_by_norm(data, total, p)]
-
-
-def divided_by_norm(data: Array, total: Array, p: int) -> Array:
-    """Numbers over the norm, which comes as the sum of the powers."""
-    safe = np.where(total == 0, 1.0, total)
-    return np.where(total == 0, 0.0, data / (safe if p == 1 else np.sqrt(safe)))
-
-
-def _mean_variance(call: Call) -> list[Array]:
-    data = call[0]
-    mean, variance = _moments(data, call.ints("axes", (0, 2, 3)))
-    return [(data - mean) / (np.sqrt(variance) + MEAN_VARIANCE_EPSILON)]
 
 
 def _local_response(call: Call) -> list[Array]:
@@ -112,12 +181,8 @@ def _channel_window(channels: int, size: int) -> Array:
 
 NORMALISATIONS: Mapping[str, Semantics] = MappingProxyType(
     {
-        **dict.fromkeys(LAYER_NORMS, _layer_norm),
-        "BatchNormalization": _batch_norm,
-        "InstanceNormalization": _instance_norm,
+        **{kind: _alone(*each) for kind, each in STATISTICS_OVER.items()},
         "GroupNormalization": _group_norm,
-        "LpNormalization": _lp_norm,
-        "MeanVarianceNormalization": _mean_variance,
         "LRN": _local_response,
     }
 )

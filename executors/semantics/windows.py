@@ -9,7 +9,7 @@ from typing import Any
 
 from executors.placement import Array
 from ir.semantics.arrays import np
-from ir.semantics.call import Call, CallOf
+from ir.semantics.call import CallOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class Windows:
         return starts[None, :] + np.arange(self.kernel)[:, None] * self.dilation
 
     @property
-    def padding(self) -> tuple[int, int]:
-        """Positions that windows see in front of the image and behind it."""
+    def reach(self) -> tuple[int, int]:
+        """How far windows see in front of the image and behind it; negative short of its ends."""
         seen = (self.count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
-        return max(0, self.before), max(0, seen - self.before - self.size)
+        return self.before, seen - self.before - self.size
 
     def at(self, place: int) -> slice:
         """Positions that all windows see at one place of the kernel, in the image as padded."""
-        first = place * self.dilation - self.before + self.padding[0]
+        first = place * self.dilation + max(0, -self.before)
         return slice(first, first + max(0, (self.count - 1) * self.stride + 1), self.stride)
 
     @property
@@ -52,7 +52,7 @@ class Windows:
 
 
 def windows_of(
-    call: Call, image: tuple[int, ...], counts: tuple[int, ...], kernel: tuple[int, ...]
+    call: CallOf[Any], image: Sequence[int], counts: Sequence[int], kernel: Sequence[int]
 ) -> list[Windows]:
     """Windows over every dimension of an image, from the attributes of the operator."""
     rank = len(image)
@@ -70,14 +70,7 @@ def paddings(
     """Padding before and behind each dimension, such that the result has as many windows as it
     should: the last ones are filled up.
     """
-    rank = len(kernel)
-    strides, dilations = call.ints("strides", (1,) * rank), call.ints("dilations", (1,) * rank)
-    pads = call.ints("pads", (0,) * (2 * rank))
-    out = []
-    for i, count in enumerate(call.result_dims[0][2:]):
-        seen = (count - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1
-        out.append((pads[i], seen - image[i] - pads[i]))
-    return out
+    return [each.reach for each in windows_of(call, image, call.result_dims[0][2:], kernel)]
 
 
 def seen(image: Array, windows: list[Windows], outside: float = 0.0) -> list[Array]:
@@ -85,7 +78,7 @@ def seen(image: Array, windows: list[Windows], outside: float = 0.0) -> list[Arr
 
     By slices, not by indices: libraries that split images and channels follow these.
     """
-    more = [(0, 0), (0, 0), *(each.padding for each in windows)]
+    more = [(0, 0), (0, 0), *((max(0, a), max(0, b)) for a, b in (w.reach for w in windows))]
     if any(width for pair in more for width in pair):
         image = np.pad(image, more, "constant", constant_values=outside)
     every = itertools.product(*(range(each.kernel) for each in windows))

@@ -11,11 +11,8 @@ from ir.graph import Role
 from ir.ops import COMBINE, DISPATCH, OpView
 from ir.ops.convolution import POOLS, RESIZINGS
 from ir.ops.indexing import BY_ELEMENT
-from ir.ops.shape import CARRIERS
+from ir.ops.shape import CARRIERS, TAKERS
 from ir.resizing import covers_all, cuts
-
-_TAKERS = frozenset({"Slice", "Split", "Transpose"})
-"""Kinds that hand some of them on."""
 
 
 def _concat(space: Space, view: OpView) -> None:
@@ -133,8 +130,8 @@ def _source(space: Space, name: str) -> Role | None:
     Numbers of inputs are drawn so small that any row of them may be taken too.
     """
     maker, taken = space.maker(name), False
-    while maker is not None and maker.kind in CARRIERS | _TAKERS:
-        taken = taken or maker.kind in _TAKERS
+    while maker is not None and maker.kind in CARRIERS | TAKERS:
+        taken = taken or maker.kind in TAKERS
         name = maker.inputs[0]
         maker = space.maker(name)
     role = space.graph.tensors[name].role if maker is None else None

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from executors.shrinking.extents import EQUAL, Extent, Extents, Formula, Relation, Term
 from ir.graph import Op, OpGraph
-from ir.ops import COMBINE, DISPATCH, OpView, annotation, lookup
-from ir.ops.reduction import PLACES, SCANS
+from ir.ops import OpView, annotation, lookup
 from ir.rule import FactorMap, ShardingRule
 
 Place = tuple[str, int]
@@ -24,13 +23,6 @@ _HARMLESS = frozenset(
     }
 )  # fmt: skip
 """Attributes with numbers that are no extents."""
-_MAY_SHRINK_WHOLE = frozenset(
-    {
-        *PLACES, *SCANS, "Attention", COMBINE, DISPATCH, "Gather",
-        "Hardmax", "LRN", "MaxPool", "Trilu",
-    }
-)  # fmt: skip
-"""Kinds whose factors stay whole, but may have any size."""
 
 
 def with_parts(op: Op, depth: int = 0) -> Iterator[Part]:
@@ -152,7 +144,7 @@ def _enter(space: Space, view: OpView, depth: int, own: Knowledge | None) -> Non
         for name in (*op.inputs, *op.outputs):
             if name:
                 space.fix(name)
-    if not op.parts and op.kind not in _MAY_SHRINK_WHOLE:
+    if not op.parts and not lookup(op.kind).whole_at_any_size:
         space.fixed += [ids[f] for f in sorted(rule.locked)]
     named = (
         *zip(op.inputs, rule.operands, strict=True),

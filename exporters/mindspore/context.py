@@ -39,7 +39,7 @@ _SEARCHES = ("sharding_propagation", "recursive_programming", "dynamic_programmi
 _OTHERS = ("data_parallel", "hybrid_parallel", "stand_alone")
 MODES = ("semi_auto", *_SEARCHES, *_OTHERS)
 NEW_MODES = ("semi_auto", "sharding_propagation", "recursive_programming")
-"""Those that `AutoParallel` has."""
+"""Those that `AutoParallel` has, and that take pipelines."""
 SCHEDULERS = ("1f1b", "gpipe", "seqpipe", "seqvpp", "seqsmartvpp", "zero_bubble_v")
 _MOST_STAGES = 4096
 _TUPLES = re.compile(r"[\d,()\s]*")
@@ -291,10 +291,9 @@ def _memory(settings: Settings) -> str:
 
 def _violations(made: Context) -> Iterator[Violation]:
     stages, mode = made.pipeline_stages, made.mode
-    piped = ("semi_auto", "sharding_propagation", "recursive_programming")
-    if stages > 1 and mode not in piped:
+    if stages > 1 and mode not in NEW_MODES:
         yield Violation(f"no pipeline in the mode {mode}", "--set pipeline_stages",
-                        f"use {' or '.join(piped)}")  # fmt: skip
+                        f"use {' or '.join(NEW_MODES)}")  # fmt: skip
     if made.devices % stages:
         yield Violation(f"{stages} stages do not divide {made.devices} devices",
                         "--set pipeline_stages", "give a divisor")  # fmt: skip

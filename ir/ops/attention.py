@@ -131,6 +131,7 @@ def packed_attention_rule(view: OpView) -> ShardingRule:
 @operator(
     "Attention",
     rule=attention_rule,
+    whole_at_any_size=True,
     engine=Engine.ATTENTION,
     broadcasts=True,
     needs=Needs.OPERANDS_AND_RESULT,
@@ -165,6 +166,9 @@ def _packed_attention_flops(view: OpView) -> int:
     rows, sequences = view.dims(0)[0], max(1, view.dims(3)[0] - 1)
     return 2 * rows * -(-rows // sequences) * (view.dims(0)[1] + view.dims(2)[1])
 
+
+MIXERS = frozenset({"Attention", "Softmax"})
+"""Kinds without which a model is no transformer."""
 
 show(
     Attention="(float[2,8,6,16] q, float[2,4,12,16] k, float[2,4,12,16] v) => (y) {y = "

@@ -138,7 +138,7 @@ def transposed_conv_flops(view: OpView) -> int:
     return 2 * view.graph.tensors[view.op.inputs[0]].elements * math.prod(view.dims(1)[1:])
 
 
-@operator("MaxPool", rule=pool_rule, needs=Needs.OPERANDS_AND_RESULT)
+@operator("MaxPool", rule=pool_rule, needs=Needs.OPERANDS_AND_RESULT, whole_at_any_size=True)
 def _max_pool_flops(view: OpView) -> int:
     return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
 

@@ -109,8 +109,8 @@ def packed_expert_matmul_rule(view: OpView) -> ShardingRule:
     return builder.build(operands, [((e,), (c,), (f,), ())])
 
 
-enter(COMBINE, rule=combine_rule, differentiable=(0,))
-enter(DISPATCH, rule=dispatch_rule, differentiable=(0,))
+enter(COMBINE, rule=combine_rule, differentiable=(0,), whole_at_any_size=True)
+enter(DISPATCH, rule=dispatch_rule, differentiable=(0,), whole_at_any_size=True)
 
 
 @operator(

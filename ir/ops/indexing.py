@@ -143,6 +143,7 @@ enter(
 enter(
     "Gather",
     rule=gather_rule,
+    whole_at_any_size=True,
     needs=Needs.OTHERS,
     differentiable=(0,),
     parameter_operands=(0,),

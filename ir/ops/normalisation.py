@@ -137,7 +137,7 @@ enter("LpNormalization", rule=lp_norm_rule, flops=per_result(8), needs=Needs.ITS
 enter("MeanVarianceNormalization", rule=mean_variance_rule, flops=per_result(8), needs=Needs.ITSELF)
 
 
-@operator("LRN", rule=local_response_rule, needs=Needs.OPERANDS_AND_RESULT)
+@operator("LRN", rule=local_response_rule, needs=Needs.OPERANDS_AND_RESULT, whole_at_any_size=True)
 def _local_response_flops(view: OpView) -> int:
     return view.outputs[0].elements * (2 * view.int("size", 5) + 4)
 

@@ -139,7 +139,8 @@ REDUCTIONS = kinds_of("reduction")
 """What takes axes away, or leaves them with one element."""
 
 MEANS = ("ReduceMean", "GlobalAveragePool")
-SOFTMAXES = ("Softmax", "LogSoftmax")
+SOFTMAXES: Mapping[str, bool] = MappingProxyType({"Softmax": False, "LogSoftmax": True})
+"""Whether each takes the logarithm."""
 PLACES = ("ArgMax", "ArgMin")
 """Where the largest or least element along an axis is."""
 SCANS = ("CumSum", "CumProd")
@@ -149,7 +150,9 @@ SCANS = ("CumSum", "CumProd")
 enter(*SOFTMAXES, rule=softmax_rule, needs=Needs.RESULT, flops=per_result(5))
 
 
-enter(*PLACES, rule=locked_axis_rule, differentiable=(), flops=per_operand(1))
+enter(
+    *PLACES, rule=locked_axis_rule, differentiable=(), flops=per_operand(1), whole_at_any_size=True
+)
 
 
 enter("TopK", rule=locked_axis_rule, needs=Needs.RESULT, differentiable=(0,), flops=per_operand(8))
@@ -158,12 +161,19 @@ enter("TopK", rule=locked_axis_rule, needs=Needs.RESULT, differentiable=(0,), fl
 enter(
     "CumProd",
     rule=locked_axis_rule,
+    whole_at_any_size=True,
     needs=Needs.OPERANDS_AND_RESULT,
     differentiable=(0,),
     flops=per_operand(1),
 )
-enter("CumSum", rule=locked_axis_rule, differentiable=(0,), flops=per_operand(1))
-enter("Hardmax", rule=locked_axis_rule, differentiable=(), flops=per_operand(1))
+enter(
+    "CumSum", rule=locked_axis_rule, differentiable=(0,), flops=per_operand(1),
+    whole_at_any_size=True,
+)  # fmt: skip
+enter(
+    "Hardmax", rule=locked_axis_rule, differentiable=(), flops=per_operand(1),
+    whole_at_any_size=True,
+)  # fmt: skip
 
 
 _DIMS = "axis as dim, keep_dims as keepdim"

@@ -114,6 +114,8 @@ class OperatorEntry:
     """Operands that hold running statistics: no gradient, no optimizer state."""
     touched_bytes: CountFunction | None = None
     """Bytes moved by the whole operator, where that is not operands plus results."""
+    whole_at_any_size: bool = False
+    """Factors that stay whole may have any size: what is computed does not hang on it."""
     family: str = ""
     """The file of `ir/ops` that enters it."""
     spelling: Spelling | None = None
@@ -138,6 +140,7 @@ class OperatorFacts(TypedDict, total=False):
     parameter_operands: tuple[int, ...]
     buffer_operands: tuple[int, ...]
     touched_bytes: CountFunction | None
+    whole_at_any_size: bool
 
 
 _CATALOGUE: dict[str, OperatorEntry] = {}

@@ -217,7 +217,7 @@ def compress_rule(view: OpView) -> ShardingRule:
 
 enter("Split", rule=same_dims_rule)
 enter("Slice", "Concat", rule=same_dims_rule, fusible=True)
-enter("Trilu", rule=triangle_rule, differentiable=(0,))
+enter("Trilu", rule=triangle_rule, differentiable=(0,), whole_at_any_size=True)
 enter("Tile", "Pad", rule=same_dims_rule, differentiable=(0,))
 enter("Expand", rule=expand_rule, differentiable=(0,), broadcasts=True)
 enter("Transpose", rule=transpose_rule)
@@ -263,6 +263,8 @@ VIEWS = (*RESHAPES, *UNIT_VIEWS)
 """Other dims for the same elements in the same order."""
 CARRIERS = frozenset({*VIEWS, "Cast", "Identity", "Expand"})
 """Kinds that hand the numbers of their operand on, none put in another order."""
+TAKERS = frozenset({"Slice", "Split", "Transpose"})
+"""Kinds that hand some of them on."""
 MOVES = CARRIERS | {"Transpose"}
 """Kinds that hand the numbers of their operand on, in whatever order."""
 

@@ -72,7 +72,7 @@ def _softmax(call: Call) -> list[Array]:
     data = call[0]
     axis = call.int("axis", data.ndim - 1)
     axes = tuple(range(axis, data.ndim)) if call.int("to_end") else (axis,)
-    if call.op.kind == "LogSoftmax":
+    if SOFTMAXES[call.op.kind]:
         return [data - _log_sum_exp(data, axes, keepdims=True)]
     powers = np.exp(data - np.max(constant(data), axis=axes, keepdims=True))
     return [powers / np.sum(powers, axis=axes, keepdims=True)]

@@ -1,4 +1,4 @@
-"""What an algorithm of one device knows, and what it sends to the others."""
+"""What an algorithm of one device knows, and what it sends to the others; one that has none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,27 @@ class AllReduce:
     backward: Backward = Backward.NOTHING
 
 
-class Device(Protocol):
+class Holder(Protocol):
+    """What algorithms of statistics need to know of a device's part of an operator."""
+
+    def dims(self, index: int) -> tuple[int, ...]:
+        """Dims of a whole operand."""
+        ...
+
+    def axes_of(self, index: int, dims: Sequence[int]) -> tuple[int, ...]:
+        """Mesh axes that split some dimensions of an operand."""
+        ...
+
+    def group_size(self, axes: Sequence[int]) -> int:
+        """Number of devices of a group."""
+        ...
+
+    def call(self, op: Op | None = None) -> CallOf[Any]:
+        """The operator, or a variant of it, on this device's part."""
+        ...
+
+
+class Device(Holder, Protocol):
     """One device's part of an operator; arrays are of the library that computes at the moment."""
 
     @property
@@ -52,19 +72,7 @@ class Device(Protocol):
         """Whole results, in the graph."""
         ...
 
-    def dims(self, index: int) -> tuple[int, ...]:
-        """Dims of a whole operand."""
-        ...
-
     def has(self, index: int) -> bool: ...
-    def axes_of(self, index: int, dims: Sequence[int]) -> tuple[int, ...]:
-        """Mesh axes that split some dimensions of an operand."""
-        ...
-
-    def group_size(self, axes: Sequence[int]) -> int:
-        """Number of devices of a group."""
-        ...
-
     def place(self, index: int, dim: int) -> Any:
         """Indices of a dimension of an operand that this device has."""
         ...
@@ -81,10 +89,6 @@ class Device(Protocol):
         """Whether the device is the first of its group."""
         ...
 
-    def call(self, op: Op | None = None) -> CallOf[Any]:
-        """The operator, or a variant of it, on this device's part."""
-        ...
-
     def run(
         self,
         op: Op | None = None,
@@ -98,6 +102,36 @@ class Device(Protocol):
 Running: TypeAlias = Generator[AllReduce, Any, list[Any]]
 """It yields what it sends, takes what comes back, and returns the device's results."""
 DeviceAlgorithm: TypeAlias = Callable[[Device], Running]
+
+
+def driven(running: Running, carry: Callable[[AllReduce], Any]) -> list[Any]:
+    """An algorithm to its end; what it sends is carried, and comes back combined."""
+    arrived = None
+    while True:
+        try:
+            sent = running.send(arrived)
+        except StopIteration as end:
+            return list(end.value)
+        arrived = carry(sent)
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A device that has all of an operator: nothing is split, so it sends over no axes."""
+
+    whole: CallOf[Any]
+
+    def dims(self, index: int) -> tuple[int, ...]:
+        return tuple(self.whole[index].shape)
+
+    def axes_of(self, _: int, __: Sequence[int]) -> tuple[int, ...]:
+        return ()
+
+    def group_size(self, _: Sequence[int]) -> int:
+        return 1
+
+    def call(self, op: Op | None = None) -> CallOf[Any]:
+        return replace(self.whole, op=op or self.whole.op)
 
 
 def with_attributes(op: Op, **attributes: AttributeValue) -> Op:
