@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_enums import Cause
-from planner.constraints.pinning import kept_candidates
+from planner.constraints.pinning import pinned_candidates
 from planner.constraints.pins import pins_of
 from planner.explain.difference_by_cause import compared, deltas_of, difference_of, without_plan
 from planner.explain.plan_problem import PlanProblem, problem_of, step_s
@@ -137,15 +137,11 @@ def why_not_pinned(plan: Plan, asked: str) -> WhyNot:
 
 def _pinned_parts(plan: Plan, asked: str) -> Iterator[_PinnedPart]:
     pipeline = plan.pipeline
-    wanted = {pin.op.name: pin for pin in pins_of(plan.graph, hard_pins([asked]))}
+    pins = pins_of(plan.graph, hard_pins([asked]))
     stages = {op.name: op.stage for op in plan.operators}
-    for part in sorted({stages[name] % pipeline.parts for name in wanted}):
+    for part in sorted({stages[pin.op.name] % pipeline.parts for pin in pins}):
         case = problem_of(plan, part)
-        forced = {
-            number: kept_candidates(wanted[node.origin.name], node, case.lowered.setting.mesh)
-            for number, node in enumerate(case.lowered.nodes)
-            if node.candidates is not None and node.origin.name in wanted
-        }
+        forced = pinned_candidates(case.lowered, pins)
         if not case.posed.is_allowed(forced):
             raise RequestError(
                 f"what the plan was asked for forbids it\n  at:  --why-not {asked}\n"
