@@ -36,7 +36,8 @@ def print_explanation(
     found: PlanExplanation | Sensitivity | OperatorExplanation, out: Console
 ) -> None:
     """Whichever of the three it is."""
-    from planner.explain import OperatorExplanation, Sensitivity  # noqa: PLC0415
+    from planner.explain import Sensitivity  # noqa: PLC0415
+    from report.explanation import OperatorExplanation  # noqa: PLC0415
 
     if isinstance(found, Sensitivity):
         out.print(Text(f"A step takes {format_seconds(found.step_time_s)}", style="bold"))

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ir.plan import Plan
-    from planner.explain import Infeasibility, WhyNot
+    from planner.explain import Infeasibility
     from planner.request import InfeasibleError
     from planner.requests.options.searches import SearchOptions
     from planner.requests.searches import Question
+    from report.explanation import WhyNot
 
 
 def check_ways(found: Question, texts: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +40,6 @@ _NEEDED_FOR_LINKS = (
     "E_JSON", "E_VERSION", "E_FIELD", "E_EMPTY", "E_SERVER_ID", "E_DEVICE_ID", "E_IP",
 )  # fmt: skip
 """Beginnings of the codes without which commands would check the wrong ports."""
-_TIERS_OF_SERVERS = ("pod", "server")
 
 
 @command
@@ -132,8 +130,8 @@ def _of_plan(path: Path, hosts: Path | None) -> RankTable:
     plan = read_plan(path, staged=True)
     cluster = Cluster.from_dict(plan.cluster)
     product = _product_of(cluster, f"--plan {path}")
-    servers = math.prod(tier.size for tier in cluster.tiers if tier.name in _TIERS_OF_SERVERS)
-    table = made_table(product, _hosts(servers, hosts), range(cluster.devices // servers))
+    devices = range(cluster.devices // cluster.servers)
+    table = made_table(product, _hosts(cluster.servers, hosts), devices)
     return _checked(reordered(table, plan.rank_order), product, f"--plan {path}")
 
 

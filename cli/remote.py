@@ -20,12 +20,13 @@ from cli.machine_files import is_file_name
 if TYPE_CHECKING:
     from exporters.formats import Format
     from ir.plan import Plan
-    from planner.explain import Infeasibility, WhyNot
+    from planner.explain import Infeasibility
     from planner.request import InfeasibleError
     from planner.requests.options.searches import SearchOptions
     from planner.requests.options.simulations import LayoutOptions
     from planner.requests.options.sweeps import SweepOptions
     from planner.requests.sources import Document
+    from report.explanation import WhyNot
     from service.client import Planner
 
 _FILES = ("hosts", "rank_table")
@@ -141,8 +142,7 @@ def remote_plan(
 
 
 def _others(records: Sequence[Mapping[str, Any]]) -> list[WhyNot]:
-    from planner.explain import WhyNot  # noqa: PLC0415  brings in the planner
-    from report.explanation import rebuilt  # noqa: PLC0415
+    from report.explanation import WhyNot, rebuilt  # noqa: PLC0415
 
     return [rebuilt(WhyNot, each) for each in records]
 

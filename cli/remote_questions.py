@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cli.files import text_of
 from cli.remote import connected, infeasible, plain_options, sent, sent_model, told
-from planner.explain import OperatorExplanation, PlanExplanation, Sensitivity, WhyNot
-from report.explanation import rebuilt
+from planner.explain import Sensitivity
+from report.explanation import OperatorExplanation, PlanExplanation, WhyNot, rebuilt
 from report.layouts import LayoutsReport
 
 if TYPE_CHECKING:

@@ -22,9 +22,10 @@ from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
     from ir.plan import Plan
-    from planner.explain import Infeasibility, WhyNot
+    from planner.explain import Infeasibility
     from planner.request import InfeasibleError
     from planner.requests.searches import Question
+    from report.explanation import WhyNot
     from topology.rank_tables.machine import TableMachine
 
 NO_PLAN_FITS = 1

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ir.plan import Plan
 from topology.cluster import Cluster
 
 __all__ = ["Places", "places_of"]
-
-_TIERS_OF_SERVERS = ("pod", "server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +63,10 @@ def places_of(plan: Plan) -> Places:
         ClusterError: the plan's machine is no record of one.
     """
     cluster = Cluster.from_dict(plan.cluster)
-    servers = math.prod(tier.size for tier in cluster.tiers if tier.name in _TIERS_OF_SERVERS)
     return Places(
         chip=cluster.chip.name,
-        servers=servers,
-        cards=cluster.devices // servers,
+        servers=cluster.servers,
+        cards=cluster.devices // cluster.servers,
         rank_order=plan.rank_order,
         memory_bytes=cluster.chip.memory_bytes,
         reserved_bytes=cluster.reserved_memory_bytes,

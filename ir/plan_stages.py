@@ -7,9 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.plan import (
     SINGLE,
@@ -23,6 +20,7 @@ from ir.plan import (
 )
 from ir.plan_enums import Cause
 from topology.cluster import Cluster
+from topology.mesh import rank_groups
 from topology.part import stage_cluster
 from topology.units import format_memory, format_seconds
 
@@ -116,15 +114,10 @@ def stage_ranks(plan: Plan, stage: int) -> tuple[int, ...]:
     return plan.rank_order[first : first + stage_size(plan, stage)]
 
 
-def axis_groups(plan: Plan, axes: Collection[str]) -> NDArray[np.int64]:
-    """Ranks that differ in some mesh axes alone, a row for each group; ranks fill the mesh
-    row-major.
-    """
-    inner = [place for place, (name, _, _) in enumerate(plan.mesh) if name in axes]
-    outer = [place for place, (name, _, _) in enumerate(plan.mesh) if name not in axes]
-    sizes = [size for _, size, _ in plan.mesh]
-    grid = np.arange(math.prod(sizes)).reshape(sizes).transpose(outer + inner)
-    return grid.reshape(-1, math.prod(sizes[place] for place in inner))
+def axis_groups(plan: Plan, axes: Collection[str]) -> tuple[tuple[int, ...], ...]:
+    """Groups of ranks that differ in some mesh axes alone."""
+    varied = [place for place, (name, _, _) in enumerate(plan.mesh) if name in axes]
+    return rank_groups([size for _, size, _ in plan.mesh], varied)
 
 
 def received(plan: Plan, stage: int) -> tuple[PlannedCollective, ...]:

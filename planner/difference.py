@@ -8,10 +8,10 @@ from typing import TypeVar
 from ir.folding import Axes, common_scope, folded
 from ir.normalise import main_dtype
 from ir.plan import Pipeline, Plan, PlannedOperator, PlannedTensor
-from ir.plan_degrees import degrees_of
 from ir.plan_stages import mesh_text
 from report.comparison import Amount, Change, Difference, Fact
 from report.operators import rest_and_use
+from report.plan import PlanReport
 
 _T = TypeVar("_T")
 
@@ -44,20 +44,19 @@ def difference(first: Plan, second: Plan) -> Difference:
 
 def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     """What a plan is about, in the same order for every plan."""
-    chip = plan.cluster.get("chip")
-    request = plan.request
+    report, request = PlanReport(plan), plan.request
     yield "model", plan.graph.name
     yield "graph", plan.digest[:12]
     yield "batch", str(plan.batch)
     yield "element type", main_dtype(plan.graph)
     yield "devices", str(plan.devices)
     yield "cluster", str(plan.cluster.get("name"))
-    yield "chip", str(chip.get("name")) if isinstance(chip, Mapping) else "-"
+    yield "chip", report.chip or "-"
     yield "target", str(request.get("target"))
-    yield "phase", "train" if request.get("training") else "infer"
+    yield "phase", "train" if report.trains else "infer"
     yield "optimizer", str(request.get("optimizer"))
     yield "mesh", mesh_text(plan)
-    yield "degrees", str(degrees_of(plan))
+    yield "degrees", str(report.degrees)
     yield from _pipeline_facts(plan.pipeline)
     yield "rank order", str(list(plan.rank_order)) if _reordered(plan) else "as numbered"
     yield "proof", plan.bound.proof

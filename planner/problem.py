@@ -74,13 +74,6 @@ class NodeTable:
     """A hint: which candidates are no choice of their own, shape (C,); one of `Inherited`, 0 for a
     choice. A search that follows neighbours takes one where a neighbour has that very layout."""
 
-    def with_more(self, time_s: FloatArray | float) -> NodeTable:
-        """The table with time that nothing hides on top."""
-        loads = None if self.loads is None else self.loads.copy()
-        if loads is not None:
-            loads[Loads.FIXED] += time_s
-        return replace(self, time_s=self.time_s + time_s, loads=loads)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeTable:
@@ -93,12 +86,16 @@ class EdgeTable:
     loads: FloatArray | None = None
     """What `time_s` is made of, shape (columns, Cu, Cv); None where nothing hides any of it."""
 
-    def with_more(self, time_s: FloatArray | float) -> EdgeTable:
-        """The table with time that nothing hides on top."""
-        loads = None if self.loads is None else self.loads.copy()
-        if loads is not None:
-            loads[Loads.FIXED] += time_s
-        return replace(self, time_s=self.time_s + time_s, loads=loads)
+
+Table = TypeVar("Table", NodeTable, EdgeTable)
+
+
+def with_more(table: Table, time_s: FloatArray | float) -> Table:
+    """The table with time that nothing hides on top."""
+    loads = None if table.loads is None else table.loads.copy()
+    if loads is not None:
+        loads[Loads.FIXED] += time_s
+    return replace(table, time_s=table.time_s + time_s, loads=loads)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -233,6 +233,11 @@ class Cluster:
             )
         return names.index(name)
 
+    @property
+    def servers(self) -> int:
+        """Servers of a machine whose outer tiers are called `pod` and `server`; else one."""
+        return math.prod(tier.size for tier in self.tiers if tier.name in {"pod", "server"})
+
     def with_bandwidth(self, tier: str, factor: float) -> Self:
         """The same cluster with every bandwidth of one tier multiplied, for what-if questions."""
         if not (factor > 0 and math.isfinite(factor)):

@@ -7,7 +7,7 @@ from itertools import pairwise
 from topology.chip_file import ChipFile
 from topology.cluster_file import ClusterFile, FabricEntry, ServersEntry, ordered_fabrics
 from topology.errors import ClusterError, Violation
-from topology.library import LIBRARIES, library_names
+from topology.library import LIBRARIES, library_choices, library_names
 from topology.machine import Machine
 from topology.server_file import LinkEntry, NicEntry
 from topology.tiers import levels_of, tiers_of
@@ -101,7 +101,7 @@ def _servers(file: ClusterFile) -> Iterator[Violation]:
 def _library(file: ClusterFile) -> Iterator[Violation]:
     entry = file.cluster.library
     if entry is not None and entry.generation not in LIBRARIES.get(entry.name, ()):
-        known = ", ".join(f"{n} {g}".strip() for n, gs in LIBRARIES.items() for g in gs)
+        known = ", ".join(library_choices())
         told = f"{entry.name} {entry.generation}".strip()[:80]
         yield Violation("E_LIBRARY", "cluster.library", f"no library {told!r}; known: {known}")
     if entry is not None and entry.profile is not None and entry.profile not in library_names():

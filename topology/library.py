@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 import data
-from topology.errors import ClusterError
+from topology.errors import ClusterError, unknown_part
 
-__all__ = ["LIBRARIES", "Library", "library_names", "named_library"]
+__all__ = ["LIBRARIES", "Library", "library_choices", "library_names", "named_library"]
 
 LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "hccl": ("910a", "910b", "910c"),
@@ -38,11 +37,10 @@ class Library:
     def __post_init__(self) -> None:
         known = LIBRARIES.get(self.name)
         if known is None or self.generation not in known:
-            choices = ", ".join(f"{n} {g}".strip() for n, gs in LIBRARIES.items() for g in gs)
             raise ClusterError(
                 f"communication library {self.name!r} of generation {self.generation!r}",
                 "the library of a cluster",
-                f"use one of {choices}",
+                f"use one of {', '.join(library_choices())}",
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,6 +51,11 @@ class Library:
             "profile": self.profile,
             "constants": dict(sorted(self.constants.items())),
         }
+
+
+def library_choices() -> tuple[str, ...]:
+    """Every library with each of its generations."""
+    return tuple(f"{name} {each}".strip() for name, own in LIBRARIES.items() for each in own)
 
 
 def library_names() -> tuple[str, ...]:
@@ -66,13 +69,7 @@ def named_library(name: str) -> Library:
     """The bundled library of this name, with its measured constants."""
     known = library_names()
     if name not in known:
-        close = get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ClusterError(
-            f"unknown communication library {name!r}",
-            "the library of a cluster",
-            f"{hint}known: {', '.join(known)}",
-        )
+        raise unknown_part("communication library", name, known)
     record = data.calibration(f"collectives/{name}")
     constants = {key: float(item["value"]) for key, item in record["constants"].items()}
     return Library(record["library"], record["generation"], name, constants)

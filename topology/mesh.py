@@ -1,7 +1,7 @@
 """Meshes: named axes over the ranks of a cluster, each axis inside one tier."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, permutations, product
 from typing import Any, Self
@@ -11,7 +11,8 @@ import numpy as np
 from topology.cluster import Cluster, Tier, TierKind
 from topology.errors import ClusterError
 
-__all__ = ["Mesh", "MeshAxis", "grouped_meshes", "prime_mesh", "reordered_meshes", "tier_mesh"]
+__all__ = ["Mesh", "MeshAxis", "grouped_meshes", "prime_mesh", "rank_groups", "reordered_meshes"]
+__all__ += ["tier_mesh"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +81,6 @@ class Mesh:
         """Difference in rank between neighbours along one axis."""
         return math.prod(self.sizes[axis + 1 :])
 
-    def group_ranks(self, axes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """All groups of ranks that vary exactly these axes, each in ascending order.
-
-        >>> mesh = Mesh((MeshAxis("server", 2, 0), MeshAxis("card", 2, 1)))
-        >>> mesh.group_ranks((0,))
-        ((0, 2), (1, 3))
-        """
-        varied = sorted(axes)
-        fixed = [axis for axis in range(len(self.axes)) if axis not in varied]
-        length = math.prod(self.sizes[axis] for axis in varied)
-        ranks = np.arange(self.size).reshape(self.sizes).transpose(*fixed, *varied)
-        return tuple(tuple(group) for group in ranks.reshape(-1, length).tolist())
-
     def rank_order(self) -> tuple[int, ...]:
         """Device of each rank, devices numbered from the outermost tier inwards.
 
@@ -122,6 +110,19 @@ class Mesh:
 
     def __str__(self) -> str:
         return " x ".join(str(axis) for axis in self.axes)
+
+
+def rank_groups(sizes: Sequence[int], axes: Collection[int]) -> tuple[tuple[int, ...], ...]:
+    """All groups of ranks that vary exactly these axes of a mesh, each in ascending order.
+
+    >>> rank_groups((2, 2), (0,))
+    ((0, 2), (1, 3))
+    """
+    varied = sorted(axes)
+    fixed = [axis for axis in range(len(sizes)) if axis not in varied]
+    ranks = np.arange(math.prod(sizes)).reshape(sizes).transpose(*fixed, *varied)
+    length = math.prod(sizes[axis] for axis in varied)
+    return tuple(map(tuple, ranks.reshape(-1, length).tolist()))
 
 
 def tier_mesh(cluster: Cluster) -> Mesh:

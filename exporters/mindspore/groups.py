@@ -110,8 +110,7 @@ def _in_part(plan: Plan, rank: int) -> GroupFile:
 
 def _members(plan: Plan, rank: int, axes: Collection[str]) -> tuple[int, ...]:
     """Ranks that differ from one in these axes alone, ascending."""
-    groups = axis_groups(plan, axes)
-    return tuple(groups[(groups == rank).any(axis=1)][0].tolist())
+    return next(group for group in axis_groups(plan, axes) if rank in group)
 
 
 def to_protobuf(content: GroupFile) -> bytes:

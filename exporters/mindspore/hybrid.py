@@ -82,7 +82,7 @@ def own_collectives(plan: Plan) -> tuple[OwnCollective, ...]:
             each.operator,
             each.operand,
             _OPERATORS.get(each.kind, each.kind),
-            tuple(map(tuple, axis_groups(plan, each.axes).tolist())),
+            axis_groups(plan, each.axes),
             each.nbytes,
         )
         for each in forward

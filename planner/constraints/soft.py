@@ -22,7 +22,7 @@ from planner.constraints.degrees import degrees_text, followed, following, meshe
 from planner.constraints.pinning import kept_candidates
 from planner.constraints.pins import Pin, listed, pin_text, pins_of
 from planner.lowering.lowered import Lowered, NodeKind, narrowed
-from planner.problem import ChoiceLimit, FloatArray, Problem
+from planner.problem import ChoiceLimit, FloatArray, Problem, with_more
 from planner.reduction.restriction import IndexArray
 from planner.request import Cuts, RequestError, SearchRequest
 from planner.solvers import Solution
@@ -365,6 +365,6 @@ def with_charges(problem: Problem, charges: Mapping[int, FloatArray]) -> Problem
         key = (of[node], charge.tobytes())
         if known.setdefault(key, len(tables)) == len(tables):
             old = tables[of[node]]
-            tables.append(old.with_more(charge))
+            tables.append(with_more(old, charge))
         of[node] = known[key]
     return replace(problem, node_tables=tuple(tables), node_table_of=tuple(of))

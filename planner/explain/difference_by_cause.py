@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ir.causes import cause_text
 from ir.plan import Plan
@@ -24,26 +25,44 @@ COMPUTE = (Cause.COMPUTE_FORWARD, Cause.COMPUTE_BACKWARD, Cause.UPDATE, Cause.RE
 def difference_of(plan: Plan, other: Plan, asked: str) -> WhyNot:
     """Two plans of one model, the second under a restriction."""
     first, second = plan.estimate, other.estimate
-    delta = second.step_time_s - first.step_time_s
-    changed = changed_operators(plan, other)
-    verdict = verdict_of(delta, first.step_time_s)
     time = deltas_of(first.time_by_cause, second.time_by_cause, memory=False)
-    return WhyNot(
-        asked=asked,
-        verdict=verdict,
-        text=sentence_of(verdict, delta, time),
-        step_time_s=first.step_time_s,
-        restricted_s=second.step_time_s,
-        delta_s=delta,
+    return replace(
+        compared(plan, asked, second.step_time_s, time, changed_operators(plan, other)),
         bound_s=other.bound.bound_s,
-        time=time,
         memory=deltas_of(first.memory_by_cause, second.memory_by_cause, memory=True),
-        peak_memory_bytes=first.peak_memory_bytes,
         restricted_peak_bytes=second.peak_memory_bytes,
-        memory_limit_bytes=first.memory_limit_bytes,
+        notes=tuple(note for note in other.notes if note not in plan.notes),
+    )
+
+
+def compared(
+    plan: Plan,
+    asked: str,
+    restricted_s: float,
+    time: tuple[CauseDelta, ...],
+    changed: Sequence[str],
+) -> WhyNot:
+    """A plan beside one under a restriction.
+
+    Args:
+        plan: without it.
+        asked: the restriction.
+        restricted_s: seconds of a step with it.
+        time: what of that differs by cause.
+        changed: operators that are split otherwise.
+    """
+    step_s = plan.estimate.step_time_s
+    delta_s = restricted_s - step_s
+    verdict = "slower" if delta_s > 0 else "faster"
+    if abs(delta_s) <= 1e-9 * step_s:
+        verdict = "equal"
+    return replace(
+        without_plan(plan, asked, verdict, sentence_of(verdict, delta_s, time), None, ()),
+        restricted_s=restricted_s,
+        delta_s=delta_s,
+        time=time,
         changed=len(changed),
         changes=tuple(changed[:MOST_CHANGES]),
-        notes=tuple(note for note in other.notes if note not in plan.notes),
     )
 
 
@@ -54,13 +73,6 @@ def changed_operators(plan: Plan, other: Plan) -> list[str]:
         return [o.name for o in other.operators if layouts.get(o.name) != (o.inputs, o.outputs)]
     splits = dict(splits_in(plan))
     return [name for name, cuts in splits_in(other) if splits.get(name) != cuts]
-
-
-def verdict_of(delta_s: float, step_s: float) -> str:
-    """How a step compares that takes so much more than the plan's."""
-    if abs(delta_s) <= 1e-9 * step_s:
-        return "equal"
-    return "slower" if delta_s > 0 else "faster"
 
 
 def without_plan(

@@ -17,7 +17,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from planner.problem import EdgeTable, FloatArray, Interval, NodeTable, Problem, tables_of
+from planner.problem import (
+    EdgeTable,
+    FloatArray,
+    Interval,
+    NodeTable,
+    Problem,
+    tables_of,
+    with_more,
+)
 from planner.reduction.restriction import IndexArray, original_choice, restricted
 from planner.solvers import Budget, Solution, solver_by_name
 
@@ -55,12 +63,12 @@ def priced(problem: Problem, per_byte: FloatArray) -> Problem:
     def node_table(node: int) -> NodeTable:
         own = problem.node_tables[problem.node_table_of[node]]
         paid_s = _paid_s(own.memory_bytes, node_weights[node])
-        return replace(own, memory_bytes=()).with_more(paid_s)
+        return with_more(replace(own, memory_bytes=()), paid_s)
 
     def edge_table(edge: int) -> EdgeTable:
         own = problem.edge_tables[problem.edge_table_of[edge]]
         paid_s = _paid_s(own.memory_bytes, edge_weights[edge])
-        return replace(own, memory_bytes=()).with_more(paid_s)
+        return with_more(replace(own, memory_bytes=()), paid_s)
 
     return problem.without_memory(
         tables_of(zip(problem.node_table_of, node_weights, strict=True), node_table),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from planner.pipeline.plan_builder import PlanBuilder
 from planner.pipeline.prices import setting_of as setting_of_pieces
 from planner.pipeline.solved import send_s
 from planner.pipeline.space import Configuration, moments_of_pieces
-from planner.problem import EdgeTable, FloatArray, NodeTable, Problem
+from planner.problem import FloatArray, Problem, Table
 from planner.repricing.planned_choice import planned_choice, setting_of
 from planner.request import RequestError
 from planner.requests.plan_names import unknown_part
@@ -236,9 +236,6 @@ def step_s(plan: Plan, works_s: Mapping[int, float]) -> float:
     for part, work_s in works_s.items():
         own[part] = work_s / pipeline.micro_batches + _received_s(plan, part)
     return math.fsum((pipeline_time_s(own, *shape), order_s))
-
-
-Table = TypeVar("Table", NodeTable, EdgeTable)
 
 
 def _of_step(problem: Problem, count: int) -> Problem:

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_enums import Cause
-from planner.constraints.pinning import kept_candidates
+from planner.constraints.pinning import pinned_candidates
 from planner.constraints.pins import pins_of
-from planner.explain.difference_by_cause import (
-    MOST_CHANGES,
-    deltas_of,
-    difference_of,
-    sentence_of,
-    verdict_of,
-    without_plan,
-)
+from planner.explain.difference_by_cause import compared, deltas_of, difference_of, without_plan
 from planner.explain.plan_problem import PlanProblem, problem_of, step_s
 from planner.explain.plan_request import request_of, source_of, whole_request_of
 from planner.explain.reasons import Subject
@@ -133,41 +126,22 @@ def why_not_pinned(plan: Plan, asked: str) -> WhyNot:
         text = "nothing fits with it in the memory of a stage"
         return without_plan(plan, asked, "does not fit", text, short[0].answer.peak_bytes, ())
     step_time_s = step_s(plan, {each.part: each.answer.cost_s for each in found})
-    delta = step_time_s - plan.estimate.step_time_s
-    verdict = verdict_of(delta, plan.estimate.step_time_s)
-    time = _pinned_time(found, delta)
-    changed = [name for each in found for name in _changed(each)]
+    time = _pinned_time(found, step_time_s - plan.estimate.step_time_s)
     peaks = [stage.peak_memory_bytes for stage in plan.pipeline.stages]
-    return WhyNot(
-        asked=asked,
-        verdict=verdict,
-        text=sentence_of(verdict, delta, time),
-        step_time_s=plan.estimate.step_time_s,
-        restricted_s=step_time_s,
-        delta_s=delta,
-        bound_s=None,
-        time=time,
-        memory=(),
-        peak_memory_bytes=plan.estimate.peak_memory_bytes,
+    return replace(
+        compared(plan, asked, step_time_s, time, [n for each in found for n in _changed(each)]),
         restricted_peak_bytes=max(*(each.answer.peak_bytes for each in found), *peaks),
-        memory_limit_bytes=plan.estimate.memory_limit_bytes,
-        changed=len(changed),
-        changes=tuple(changed[:MOST_CHANGES]),
         notes=("stages, micro-batches and blocks computed again are as planned",),
     )
 
 
 def _pinned_parts(plan: Plan, asked: str) -> Iterator[_PinnedPart]:
     pipeline = plan.pipeline
-    wanted = {pin.op.name: pin for pin in pins_of(plan.graph, hard_pins([asked]))}
+    pins = pins_of(plan.graph, hard_pins([asked]))
     stages = {op.name: op.stage for op in plan.operators}
-    for part in sorted({stages[name] % pipeline.parts for name in wanted}):
+    for part in sorted({stages[pin.op.name] % pipeline.parts for pin in pins}):
         case = problem_of(plan, part)
-        forced = {
-            number: kept_candidates(wanted[node.origin.name], node, case.lowered.setting.mesh)
-            for number, node in enumerate(case.lowered.nodes)
-            if node.candidates is not None and node.origin.name in wanted
-        }
+        forced = pinned_candidates(case.lowered, pins)
         if not case.posed.is_allowed(forced):
             raise RequestError(
                 f"what the plan was asked for forbids it\n  at:  --why-not {asked}\n"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from ir.graph import OpGraph
 from ir.mindspore_forms.readers import NEVER_CUT
-from ir.mindspore_forms.strategies import batch_pins
+from ir.mindspore_forms.strategies import batch_pins, cuts_of
 from ir.ops import OpView, lookup
 from ir.rule import FactorMap, ShardingRule
 from planner.mindspore_searches.network import DATASET, RANK, Dims, Node, Role, network, role_of
@@ -111,7 +111,7 @@ def recursive_pins(
         if node.form is not None and views[node.owner].op.kind not in NEVER_CUT:
             own = _counts(rules[node.owner], node.form.inputs, chosen[number])
             counts[node.owner] = own | counts.get(node.owner, {})
-    pins = {name: _cuts(views[name], rules[name], own) for name, own in counts.items()}
+    pins = {name: cuts_of(views[name], own) for name, own in counts.items()}
     return {**batch_pins(graph, devices, {**pins, **found}), **pins, **found}
 
 
@@ -137,16 +137,6 @@ def _counts(
 def _of_primitive(node: Node, counts: Mapping[int, int]) -> Strategy:
     inputs = node.form.inputs if node.form is not None else ()
     return tuple(tuple(math.prod(counts.get(f, 1) for f in dim) for dim in own) for own in inputs)
-
-
-def _cuts(view: OpView, rule: ShardingRule, counts: Mapping[int, int]) -> Cuts:
-    return tuple(
-        (1,) * len(tensor.dims)
-        if mapping is None
-        else tuple(math.prod(counts.get(f, 1) for f in dim) for dim in mapping)
-        for tensor, mapping in zip(view.inputs, rule.operands, strict=True)
-        if tensor is not None
-    )
 
 
 _NOT_PASSED_ON = frozenset({"Gather", "Assign", "ExpandDims"})

@@ -17,7 +17,7 @@ from planner.lowering.liveness import Interval, Liveness
 from planner.lowering.lowered import Lowered, Node, Setting
 from planner.lowering.pieces import Cut, Pieces, pieces_of, wire_layout
 from planner.pipeline.segments import Segments
-from planner.problem import EdgeTable, FloatArray, NodeTable, Problem, tables_of
+from planner.problem import EdgeTable, FloatArray, NodeTable, Problem, tables_of, with_more
 
 FloatTuple: TypeAlias = tuple[float, ...]
 
@@ -278,7 +278,7 @@ def _priced_node(
     """A table with a price on memory, one candidate for both choices of computing again."""
     held = zip(node.memory_causes, prices, own.memory_bytes, strict=True)
     paid = _sum([paid * v for cause, paid, v in held if cause in PERSISTENT])
-    priced = replace(own, memory_bytes=()).with_more(paid)
+    priced = with_more(replace(own, memory_bytes=()), paid)
     if not node.recomputes:
         return priced, None
     kept, again, cost = node.columns.kept, node.columns.recomputing, priced.time_s

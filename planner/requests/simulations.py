@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.simulation.buckets import Fusion, FusionMode
 from costmodel.simulation.effects import FUSED_KINDS, Contention, Effects
@@ -234,17 +235,21 @@ def _time(account: Account) -> dict[str, object]:
 
 
 def _memory(curve: MemoryCurve) -> dict[str, object]:
-    """Peak and a thinned curve, whose every interval keeps its largest point."""
-    count = len(curve.time_s)
-    parts = np.array_split(np.arange(count), min(count, CURVE_POINTS))
-    keep = [int(part[curve.nbytes[part].argmax()]) for part in parts if len(part)]
+    """Peak and a thinned curve."""
+    kept = highest_points(curve.nbytes, CURVE_POINTS)
     return {
         "device": curve.device,
         "peak_bytes": curve.peak_bytes,
         "peak_at_s": curve.peak_at_s,
-        "time_s": [float(curve.time_s[i]) for i in keep],
-        "bytes": [float(curve.nbytes[i]) for i in keep],
+        "time_s": curve.time_s[kept].tolist(),
+        "bytes": curve.nbytes[kept].tolist(),
     }
+
+
+def highest_points(values: NDArray[np.float64], most: int) -> NDArray[np.intp]:
+    """Places of so many points of a curve at most, all or the highest of each interval."""
+    parts = np.array_split(np.arange(len(values)), min(len(values), most) or 1)
+    return np.array([part[values[part].argmax()] for part in parts if len(part)], dtype=np.intp)
 
 
 def variation(found: Simulation) -> dict[str, object] | None:

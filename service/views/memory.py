@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from planner.explain.plan_problem import problem_of, stages_of
 from planner.lowering.held import held_of
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.repricing.planned_choice import lowered_plan
+from planner.requests.simulations import highest_points
 from service.views.columns import rounded
 from topology.cluster import Cluster
 
@@ -64,7 +64,7 @@ def _of_part(plan: Plan, part: int) -> dict[str, Any]:
 
 def _drawn(curve: MemoryCurve) -> dict[str, Any]:
     """Bytes over the seconds of the simulated step."""
-    kept = _kept_points(curve.nbytes)
+    kept = highest_points(curve.nbytes, MOST_POINTS)
     return {
         "name": curve.device,
         "time_s": rounded(curve.time_s[kept].tolist()),
@@ -79,7 +79,7 @@ def _over_operators(evidence: PlanBuilder, plain: Callable[[str], str]) -> dict[
     order = _in_order(evidence, sum(found.values(), np.zeros(evidence.lowered.problem.time_points)))
     levels = {cause: level[order] for cause, level in found.items()}
     total = sum(levels.values(), np.zeros(len(order)))
-    kept = _kept_points(total)
+    kept = highest_points(total, MOST_POINTS)
     names = [plain(op.name) for op in evidence.lowered.liveness.graph.ops]
     peak_at = int(total.argmax()) if len(total) else 0
     return {
@@ -126,20 +126,6 @@ def _levels(evidence: PlanBuilder) -> dict[str, FloatArray]:
     if excess:
         levels[MemoryCause.COMMUNICATION_BUFFERS] = np.full(points, float(excess))
     return {cause: np.maximum(level, 0.0) for cause, level in levels.items() if level.any()}
-
-
-def _kept_points(total: FloatArray) -> NDArray[np.intp]:
-    """Points to show: all, or the highest of each interval."""
-    if len(total) <= MOST_POINTS:
-        return np.arange(len(total))
-    edges = np.linspace(0, len(total), MOST_POINTS + 1).astype(np.intp)
-    return np.array(
-        [
-            start + int(total[start:end].argmax())
-            for start, end in itertools.pairwise(edges.tolist())
-        ],
-        dtype=np.intp,
-    )
 
 
 def _holders(evidence: PlanBuilder, peak: int, plain: Callable[[str], str]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from costmodel.collectives import Collective
 from ir.plan import Plan, PlannedCollective
 from ir.plan_stages import MeshAxes, part_cluster, received, stage_mesh, stage_ranks
 from topology.cluster import Cluster
+from topology.mesh import rank_groups
 
 FloatArray = NDArray[np.float64]
 
@@ -122,19 +123,17 @@ def between_devices(plan: Plan, flows: Sequence[Flow], devices: int) -> FloatArr
     """
     out = np.zeros((devices, devices))
     for flow in flows:
-        ranks = np.array(stage_ranks(plan, flow.part))
+        ranks = stage_ranks(plan, flow.part)
         if not flow.axes:
             peers = stage_ranks(plan, flow.to)
-            for place, one in enumerate(ranks.tolist()):
+            for place, one in enumerate(ranks):
                 two = peers[place * len(peers) // len(ranks)]
                 if one < devices and two < devices:
                     out[one, two] += flow.nbytes
             continue
         sizes = [size for _, size, _ in stage_mesh(plan, flow.part)]
-        members = math.prod(sizes[a] for a in flow.axes)
-        groups = np.moveaxis(ranks.reshape(sizes), flow.axes, range(-len(flow.axes), 0))
-        for group in groups.reshape(-1, members).tolist():
-            shown = [device for device in group if device < devices]
+        for group in rank_groups(sizes, flow.axes):
+            shown = [ranks[rank] for rank in group if ranks[rank] < devices]
             for one, two in itertools.permutations(shown, 2):
-                out[one, two] += flow.nbytes / (members - 1)
+                out[one, two] += flow.nbytes / (len(group) - 1)
     return out

@@ -21,7 +21,7 @@ from planner.candidates.operators import OpCandidates, OpPricer
 from planner.lowering.edge_pricers import edge_pricer
 from planner.lowering.edges import EdgeKind, EdgePricer
 from topology.cluster import Cluster
-from topology.mesh import Mesh
+from topology.mesh import Mesh, rank_groups
 
 Message = tuple[str, tuple[int, ...], int]
 """Kind of the collective, ranks of the group with rank 0, bytes."""
@@ -104,7 +104,7 @@ class OperatorMessages:
                     yield self._message(each.step.kind, each.step.axes, each.step.nbytes)
 
     def _message(self, kind: Collective, axes: Sequence[int], nbytes: float) -> Message:
-        return kind.value, self.mesh.group_ranks(tuple(axes))[0], round(nbytes)
+        return kind.value, rank_groups(self.mesh.sizes, tuple(axes))[0], round(nbytes)
 
     def _edges(self, index: int, split: Sequence[int]) -> Iterator[tuple[Edge, int]]:
         """Each edge, and how often it is sent backward. Later ones are priced with the corners."""

@@ -19,7 +19,7 @@ from ir.rule import RuleBuilder
 from tests.planner.mindspore_cases_file import all_cases, title
 from tests.planner.mindspore_cases_list import held
 from topology.catalogue import named_cluster
-from topology.mesh import Mesh, MeshAxis, prime_mesh
+from topology.mesh import Mesh, MeshAxis, prime_mesh, rank_groups
 
 pytestmark = pytest.mark.fast
 
@@ -183,7 +183,7 @@ def test_groups_are_those_of_the_device_matrix(number: int) -> None:
     place = devices.index(given["rank"])
 
     def group(axes: tuple[int, ...]) -> list[int]:
-        return [devices[r] for r in next(g for g in mesh.group_ranks(axes) if place in g)]
+        return [devices[r] for r in next(g for g in rank_groups(mesh.sizes, axes) if place in g)]
 
     if "replica_group" in expected:
         kept = {len(sizes) - 1 - a for a in given["tensor_map"] if a >= 0}

@@ -17,7 +17,7 @@ from topology import (
     prime_mesh,
     tier_mesh,
 )
-from topology.mesh import reordered_meshes
+from topology.mesh import rank_groups, reordered_meshes
 
 
 def _cluster(name: str, devices: int) -> Cluster:
@@ -87,7 +87,7 @@ def test_groups_partition_the_ranks_and_vary_only_their_axes(
 ) -> None:
     mesh = prime_mesh(cluster, 6)
     axes = tuple(sorted(draw.draw(st.sets(st.integers(0, len(mesh.axes) - 1)))))
-    groups = mesh.group_ranks(axes)
+    groups = rank_groups(mesh.sizes, axes)
     assert sorted(rank for group in groups for rank in group) == list(range(mesh.size))
     strides = [mesh.stride(axis) for axis in range(len(mesh.axes))]
     for group in groups[:4]:
@@ -99,14 +99,14 @@ def test_groups_partition_the_ranks_and_vary_only_their_axes(
 def test_strides_follow_row_major_ranks() -> None:
     mesh = prime_mesh(named_cluster("atlas-800t-a2", 16), 4)
     assert [mesh.stride(axis) for axis in range(4)] == [8, 4, 2, 1]
-    assert mesh.group_ranks((1, 3)) == (
+    assert rank_groups(mesh.sizes, (1, 3)) == (
         (0, 1, 4, 5),
         (2, 3, 6, 7),
         (8, 9, 12, 13),
         (10, 11, 14, 15),
     )
     assert mesh.axis_index("card1") == 2
-    assert mesh.group_ranks(()) == tuple((rank,) for rank in range(16))
+    assert rank_groups(mesh.sizes, ()) == tuple((rank,) for rank in range(16))
 
 
 def _is_legal_on_first_generation(group: tuple[int, ...]) -> bool:
@@ -130,7 +130,7 @@ def test_every_group_of_every_mesh_is_legal_on_first_generation_servers() -> Non
     mesh = prime_mesh(named_cluster("atlas-800-9000", 32), 8)
     for count in range(1, len(mesh.axes) + 1):
         for axes in combinations(range(len(mesh.axes)), count):
-            assert all(map(_is_legal_on_first_generation, mesh.group_ranks(axes))), axes
+            assert all(map(_is_legal_on_first_generation, rank_groups(mesh.sizes, axes))), axes
 
 
 @given(CLUSTERS)
@@ -146,7 +146,7 @@ def test_other_orders_of_ranks_turn_the_tiers_of_a_server() -> None:
     assert str(turned) == "server 2 x card0 2 x card1 2 x ring 2"
     assert turned.rank_order()[:8] == (0, 4, 1, 5, 2, 6, 3, 7)
     for axes in combinations(range(len(turned.axes)), 2):
-        for group in turned.group_ranks(axes):
+        for group in rank_groups(turned.sizes, axes):
             places = tuple(sorted(turned.rank_order()[rank] for rank in group))
             assert _is_legal_on_first_generation(places)
     # Ranks of two servers must not interleave, and one tier has one order.
@@ -163,9 +163,10 @@ def test_every_order_of_ranks_has_every_device_once_and_the_same_groups(cluster:
         assert sorted(order) == list(range(cluster.devices))
         for index, axis in enumerate(turned.axes):
             groups = {
-                frozenset(order[rank] for rank in group) for group in turned.group_ranks((index,))
+                frozenset(order[rank] for rank in group)
+                for group in rank_groups(turned.sizes, (index,))
             }
-            own = mesh.group_ranks((names.index(axis.name),))
+            own = rank_groups(mesh.sizes, (names.index(axis.name),))
             assert groups == set(map(frozenset, own))
 
 
