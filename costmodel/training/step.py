@@ -24,6 +24,7 @@ from costmodel.training.sizes import (
     expert_replicas,
     local_parameters,
     replicas_of,
+    sharing_group,
 )
 from costmodel.training.states import ADAPTERS, orthogonalise_s, update_bytes
 
@@ -152,9 +153,8 @@ def _between_groups(table: RunTable, links: TwoLevels, parameters: FloatArray) -
     """Reduction of the gradients' shares over the groups of replicas that share parameters; none
     where all replicas are one group, whose reduction runs beside the backward pass.
     """
-    replicas = replicas_of(table)
-    size = np.where(table.zero_group > 0, table.zero_group, replicas)
-    groups = np.maximum(replicas / size, 1.0)
+    size = sharing_group(table)
+    groups = np.maximum(replicas_of(table) / size, 1.0)
     members = group(table, groups, table.tp * size)
     reduced = links.summed_s(4.0 * parameters / size, members, np.zeros_like(size))
     return np.where(groups > 1, reduced, 0.0)
