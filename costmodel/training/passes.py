@@ -26,6 +26,7 @@ from costmodel.training.sizes import (
     routed_share,
     sharing_group,
 )
+from costmodel.training.states import FULLY_SHARDED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BESIDE",
-    "FULLY_SHARDED",
     "IN_TURN",
     "Computing",
     "Joins",
@@ -47,9 +47,6 @@ __all__ = [
     "layer_terms",
     "overlapped_s",
 ]  # fmt: skip
-
-FULLY_SHARDED = 3
-"""ZeRO stage whose parameters are gathered layer by layer."""
 
 _SUM_BYTES = 4.0
 """Of a gradient that micro-batches add up, where a run does not say."""

@@ -17,7 +17,7 @@ import numpy as np
 from costmodel.training.communication import group, links_of, transfers_s
 from costmodel.training.measured_links import MeasuredLinks
 from costmodel.training.parameter_messages import sent_alone_s
-from costmodel.training.passes import BESIDE, FULLY_SHARDED, IN_TURN, Computing, Joins, layer_terms
+from costmodel.training.passes import BESIDE, IN_TURN, Computing, Joins, layer_terms
 from costmodel.training.pipeline import pipeline_times
 from costmodel.training.sizes import (
     expert_parts,
@@ -26,7 +26,7 @@ from costmodel.training.sizes import (
     replicas_of,
     sharing_group,
 )
-from costmodel.training.states import ADAPTERS, orthogonalise_s, update_bytes
+from costmodel.training.states import ADAPTERS, FULLY_SHARDED, orthogonalise_s, update_bytes
 
 if TYPE_CHECKING:
     from costmodel.collectives.two_levels import TwoLevels
