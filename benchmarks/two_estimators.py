@@ -49,18 +49,23 @@ if TYPE_CHECKING:
     from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedOperator, PlannedTensor
 
 _PRODUCTS = {
-    "queries": r"\.q_proj/",
+    "latent queries": r"\.q_b_proj/",
+    "latent keys": r"\.kv_b_proj/",
+    "queries": r"\.q_(a_)?proj/",
     "queries, keys and values": r"attn\.c_attn/",
-    "keys and values": r"\.[kv]_proj/",
+    "keys and values": r"\.([kv]_proj|kv_a_proj_with_mqa)/",
     "attention output": r"(\.o_proj|attn\.c_proj)/",
     "experts up": r"experts/MatMul$",
     "experts down": r"experts/MatMul_2$",
     "router": r"mlp\.gate/",
+    "shared up": r"shared_experts\.(gate|up)_proj/",
+    "shared down": r"shared_experts\.down_proj/",
     "up": r"(\.gate_proj|\.up_proj|\.c_fc)/",
     "down": r"(\.down_proj|mlp\.c_proj)/",
     "head": r"^lm_head",
 }
-"""Products by the names that they have in networks of Llama's, Mixtral's and GPT-2's form."""
+"""Products by the names that they have in networks of Llama's, Mixtral's, DeepSeek's and GPT-2's
+form."""
 _PLAIN = {"model_type": "llama", "hidden_act": "silu", "max_position_embeddings": 8192}
 _MODELS: Mapping[str, Mapping[str, object]] = {
     "grouped": {**configuration("llama3-8b"), "num_hidden_layers": 4},
@@ -71,8 +76,13 @@ _MODELS: Mapping[str, Mapping[str, object]] = {
     },
     "gpt2": {**configuration("gpt2-xl"), "n_layer": 4},
     "routed": {**configuration("mixtral-8x7b"), "num_hidden_layers": 4},
+    "latent": {
+        **configuration("deepseek-v3"), "num_hidden_layers": 4, "first_k_dense_replace": 1,
+        "n_routed_experts": 16, "num_nextn_predict_layers": 0,
+    },
 }  # fmt: skip
-"""Grouped heads, tied vocabulary tables, GPT-2's biases and layer norms, routed experts."""
+"""Grouped heads, tied vocabulary tables, GPT-2's biases and layer norms, routed experts, latent
+attention with shared experts and a dense layer."""
 
 _JOINED = {"gpt2"}
 """Whose graphs have one product for queries, keys and values."""
@@ -86,6 +96,9 @@ _DENSE = (
     "pp=2,dp=8,batch=32,micro=1",
     "pp=2,vpp=2,dp=8,batch=32,micro=1",
     "pp=4,dp=4,batch=32,micro=2",
+    "dp=16,batch=32,zero=3",
+    "dp=8,batch=8,recompute=selective",
+    "pp=2,dp=4,batch=16,recompute=full",
 )
 _SPLIT = (
     "tp=8,dp=2,batch=16,micro=8,sp",
@@ -97,6 +110,11 @@ _SPLIT = (
     "tp=4,pp=2,vpp=2,dp=2,batch=8,sp",
     "cp=2,dp=4,batch=8",
     "cp=4,batch=4,micro=4",
+    "cp=2,dp=4,batch=8,zero=1",
+    "cp=2,dp=4,batch=8,zero=2",
+    "cp=2,dp=4,batch=8,zero=3",
+    "cp=2,dp=4,batch=8,recompute=full",
+    "tp=2,cp=2,dp=2,batch=4,sp",
 )
 _ROUTED = (
     "dp=8,ep=8,batch=8",
@@ -105,12 +123,18 @@ _ROUTED = (
     "dp=8,batch=8",
     "dp=8,batch=16,micro=1,recompute=full",
     "pp=2,dp=4,ep=4,batch=16,micro=2",
+    "dp=8,ep=8,batch=8,zero=1",
+    "dp=8,ep=8,batch=16,zero=2",
+    "dp=8,ep=8,batch=8,zero=3",
+    "dp=8,batch=8,zero=3",
+    "pp=2,dp=4,ep=4,batch=16,micro=2,zero=1",
 )
 PAIRS: tuple[tuple[str, str], ...] = (
     *(("grouped", layout) for layout in (*_DENSE, *_SPLIT)),
-    *(("tied", layout) for layout in (_DENSE[0], _DENSE[3], *_SPLIT[:5])),
-    *(("gpt2", layout) for layout in _DENSE[:6]),
+    *(("tied", layout) for layout in (_DENSE[0], *_DENSE[2:4], _DENSE[5], *_SPLIT[:6])),
+    *(("gpt2", layout) for layout in _DENSE[:7]),
     *(("routed", layout) for layout in _ROUTED),
+    *(("latent", layout) for layout in (_ROUTED[0], *_ROUTED[3:9])),
 )
 """A model and a layout of it."""
 _SEQUENCE, _CLUSTER = 1024, "dgx-h100"

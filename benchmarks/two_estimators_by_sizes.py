@@ -138,14 +138,12 @@ def _add_messages(found: Quantities, table: RunTable, layers: float, passes: flo
 def _add_whole(found: Quantities, run: TrainingRun, table: RunTable) -> None:
     """What is sent of parameters, and what a device without stages holds and takes in all."""
     one = np.ones_like(table.tp)
-    gathered = (table.zero_stage >= 3) * table.layers * table.micro_batches
-    gathered = gathered * 3.0 * 2.0 * gathered_parameters(table)
+    gathered = (table.zero_stage >= 3) * table.layers * table.micro_batches * 3.0 * 2.0
     norms = float((table.layers * table.mixing.blocks * table.hidden / table.tp)[0])
     dense, routed = (float(part[0]) for part in stage_parameters(table, table.layers, 0.0 * one))
     tables = 2.0 - table.tied * (table.pp <= 1)
-    layers, ends = dense + routed, float(stage_parameters(table, 0.0 * one, tables)[0][0])
-    gathered = gathered * (layers - norms) / layers
-    matrices = (layers + ends - norms) / (layers + ends)
+    ends = float(stage_parameters(table, 0.0 * one, tables)[0][0])
+    gathered = gathered * (sum(gathered_parameters(table)) - norms / table.layers)
     reduced = np.where(table.zero_stage == 2, table.micro_batches, 1.0)
     exchanged = (replicas_of(table) > 1) * (table.zero_stage < 3) * (reduced + 1) * _C.sent_bytes
     copied = expert_replicas(table, replicas_of(table)) > 1
@@ -156,14 +154,23 @@ def _add_whole(found: Quantities, run: TrainingRun, table: RunTable) -> None:
     add(found, f"{GRADIENTS}, ends", BYTES, float(((exchanged + 2.0 * tables) * ends)[0]))
     if run.layout.pp > 1:
         return
+    copies = expert_replicas(table, replicas_of(table))
+
+    def matrices(stage: int) -> float:
+        """Share of the matrices in what a stage of ZeRO shares out."""
+        shared = table.zero_stage >= stage
+        parts = float(np.where(shared, replicas_of(table), 1.0)[0])
+        whole = (dense + ends) / parts + routed / float(np.where(shared, copies, 1.0)[0])
+        return 1.0 - norms / parts / whole
+
     times, use = times_in_turn(table, _C), memory_use(table, KEPT)
     passes = float((table.layers * table.micro_batches)[0])
     sent_s = float(times.gradients[0]) + 3.0 * passes * float(times.layer_gather[0])
     add(found, GRADIENTS, SECONDS, sent_s)
-    add(found, "update", SECONDS, matrices * float(times.optimizer[0]))
+    add(found, "update", SECONDS, matrices(1) * float(times.optimizer[0]))
     add(found, "step", SECONDS, float(times.total[0]))
-    add(found, "weights", BYTES, matrices * float(use.parameters[0]))
-    add(found, "gradients held", BYTES, matrices * float(use.gradients[0]))
-    add(found, "optimizer state", BYTES, matrices * float(use.optimizer[0]))
+    add(found, "weights", BYTES, matrices(3) * float(use.parameters[0]))
+    add(found, "gradients held", BYTES, matrices(2) * float(use.gradients[0]))
+    add(found, "optimizer state", BYTES, matrices(1) * float(use.optimizer[0]))
     add(found, "activations", BYTES, float((use.activations + use.logits + use.buffers)[0]))
     add(found, "peak", BYTES, float(use.total[0]))

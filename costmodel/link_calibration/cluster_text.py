@@ -15,7 +15,7 @@ from topology.server_file import LinkEntry, NicEntry, ServerFile
 from topology.units import parse_seconds
 from topology.uses import merged
 
-__all__ = ["calibrated_text", "placed"]
+__all__ = ["calibrated_text", "changed_text"]
 
 _NARROW, _WIDE = 1.1, 1.5
 """Upper end of an interval over its value: below the first it is trusted, above the second not."""
@@ -33,18 +33,37 @@ def calibrated_text(
         base: the machine's own file as plain values, or `{"use": NAME}` for a bundled one.
     """
     told = [each for each in fit.constants if each.told]
-    servers = dict(_servers(machine, fit, told))
     library = _library(machine, fit, told)
     changes: dict[str, Any] = {"cluster": {"library": library}} if library else {}
+    servers = dict(_servers(machine, fit, told))
+    title = f"{machine.name}-calibrated", _note(fit, measurements), "links"
+    return changed_text(base, changes, servers, title)
+
+
+def changed_text(
+    base: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    servers: Mapping[str, Any],
+    title: tuple[str, str, str],
+) -> str:
+    """YAML of a machine with some changes.
+
+    Args:
+        base: its own file as plain values, or `{"use": NAME}` for a bundled one.
+        changes: of all but servers.
+        servers: changes of each.
+        title: name, note, and the command of `planner calibrate` that writes it.
+    """
+    name, note, command = title
     record = dict(base)
     if "use" in base:
         own = dict(base.get("override") or {})
-        record["override"] = merged(own, changes | placed(servers, own))
+        record["override"] = merged(own, {**changes, **_placed(servers, own)})
     else:
-        record = dict(merged(base, changes | placed(servers, base)))  # type: ignore[call-overload]  # a mapping on both sides
-    head = {"schema_version": 2, "name": f"{machine.name}-calibrated"}
-    record = head | record | {"name": head["name"], "note": _note(fit, measurements)}
-    return "# Written by `planner calibrate links`.\n" + yaml.safe_dump(
+        record = dict(merged(base, {**changes, **_placed(servers, base)}))  # type: ignore[call-overload]  # a mapping on both sides
+    head = {"schema_version": 2, "name": name}
+    record = head | record | {"name": name, "note": note}
+    return f"# Written by `planner calibrate {command}`.\n" + yaml.safe_dump(
         record, sort_keys=False, allow_unicode=True, width=96
     )
 
@@ -62,7 +81,7 @@ def _note(fit: LinkFit, measurements: Sequence[Measurement]) -> str:
     )
 
 
-def placed(servers: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
+def _placed(servers: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
     """Changes of servers in the form that suits what the file says of each."""
     described = file.get("servers") or {}
     out = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from costmodel.training.sizes import lacking_layers, mtp_layers
+from costmodel.training.stage_split import ends_as_layers
 from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def places_of(run: TrainingRun, *, bidirectional: bool = False) -> list[list[Pla
     """
     layout = run.layout
     last = (layout.pp - 1, layout.vpp - 1)
-    table, apart = RunTable.of([run]), _ends_are_layers(run)
+    table = RunTable.of([run])
+    even = ends_as_layers(table.layers, table.pp, table.vpp, table.further)
+    apart = bool(even[0]) and not layout.stage_layers
     lacking, predicting = float(lacking_layers(table)[0]), float(mtp_layers(table)[0])
     places = []
     for stage, count in enumerate(stage_layers(run)):
@@ -67,11 +70,3 @@ def stage_layers(run: TrainingRun) -> list[float]:
     middle = run.model.layers - first - last
     low, more = divmod(middle, max(layout.pp - 2, 1))
     return [first, *(low + (i < more) for i in range(layout.pp - 2)), last]
-
-
-def _ends_are_layers(run: TrainingRun) -> bool:
-    """Whether embedding and head stand for a layer each, so that all chunks are equally long."""
-    layout, layers = run.layout, run.model.layers
-    chunks = layout.pp * layout.vpp
-    even = layers % chunks > 0 and (layers + 2) % chunks == 0
-    return even and layout.pp > 1 and not layout.stage_layers and not run.model.further

@@ -31,6 +31,7 @@ from costmodel.training.sizes import (
     expert_parts,
     gathered_parameters,
     head_tables,
+    held_parameters,
     local_parameters,
 )
 from costmodel.training.states import state_bytes
@@ -216,7 +217,7 @@ class _Layout:
         """Parameters of one layer on one device, and those of a vocabulary table."""
         layout, model = self.run.layout, self.run.model
         ends = model.vocab * model.hidden / layout.tp
-        return float(gathered_parameters(self.table)[0]), ends
+        return float(held_parameters(self.table)[0]), ends
 
     def _per_layer(self) -> tuple[float, float]:
         """Seconds to gather the parameters of a layer and to reduce its gradients."""
@@ -307,6 +308,8 @@ class _Layout:
         """
         embedding, head = (float(times[0]) for times in trained_ends_s(self.table, self.constants))
         each, ends = self._parameters()
+        if self.gathers_each_pass:
+            each = sum(float(part[0]) for part in gathered_parameters(self.whole))
         share = ends / each
         gather_s, sync_s = layer.gather_s * share, layer.sync_s * share
         first = _end("embedding", embedding / 2, embedding / 2)

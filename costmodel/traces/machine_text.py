@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
-from costmodel.link_calibration.cluster_text import placed
+from costmodel.link_calibration.cluster_text import changed_text
 from costmodel.traces.fitting import ProfiledConstant
 from topology.machine import Machine
-from topology.uses import merged
 
 __all__ = ["profiled_text"]
 
@@ -29,24 +26,12 @@ def profiled_text(
         base: the machine's own file as plain values, or `{"use": NAME}` for a bundled one.
         names: of the profiles.
     """
-    change = _chip(constants)
     server = machine.entries[0].use
     chip = machine.file.servers[server].chip
     own = f"{chip}_profiled"
-    servers = {server: {"chip": own}}
-    chips = {"chips": {own: {"use": chip, "override": change}}}
-    record = dict(base)
-    if "use" in base:
-        given = dict(base.get("override") or {})
-        record["override"] = merged(given, chips | placed(servers, given))
-    else:
-        record = dict(merged(base, chips | placed(servers, base)))  # type: ignore[call-overload]  # a mapping on both sides
-    head = {"schema_version": 2, "name": f"{machine.name}-profiled"}
-    note = f"fitted to {', '.join(names[:4])}"
-    record = head | record | {"name": head["name"], "note": note}
-    return "# Written by `planner calibrate profile`.\n" + yaml.safe_dump(
-        record, sort_keys=False, allow_unicode=True, width=96
-    )
+    chips = {"chips": {own: {"use": chip, "override": _chip(constants)}}}
+    title = f"{machine.name}-profiled", f"fitted to {', '.join(names[:4])}", "profile"
+    return changed_text(base, chips, {server: {"chip": own}}, title)
 
 
 def _chip(constants: Sequence[ProfiledConstant]) -> dict[str, Any]:

@@ -229,14 +229,18 @@ def inward_products(table: RunTable) -> Iterator[Product]:
     heads = table.heads * (1.0 + mixing.query_gate)
     kv = table.kv_heads
     plain = (heads + 2.0 * np.maximum(kv, table.tp)) * table.head_size
-    first = np.where(latent, table.query_rank + table.kv_rank + table.rotary_size, plain / table.tp)
-    apart = np.where(latent, 0.0, table.apart_products)
+    compressed = table.kv_rank + table.rotary_size
+    first = np.where(latent, table.query_rank + compressed, plain / table.tp)
+    apart = table.apart_products
     joined = mixing.attention * (1.0 - apart)
     yield Product("queries, keys and values", rows, first, table.hidden, joined)
     if np.any(apart > 0):
         own, keys = (n * table.head_size / table.tp for n in (heads, np.maximum(kv, table.tp)))
-        yield Product("queries", rows, own, table.hidden, mixing.attention * apart)
-        yield Product("keys and values", rows, keys, table.hidden, 2.0 * mixing.attention * apart)
+        own, keys = np.where(latent, table.query_rank, own), np.where(latent, compressed, keys)
+        queried = mixing.attention * apart * (own > 0)
+        yield Product("queries", rows, np.maximum(own, 1.0), table.hidden, queried)
+        number = np.where(latent, 1.0, 2.0) * mixing.attention * apart
+        yield Product("keys and values", rows, keys, table.hidden, number)
     if np.any(latent):
         share = mixing.attention * latent
         queries = table.heads * table.head_size / table.tp

@@ -47,7 +47,7 @@ _WORDS = r"(?<![a-z0-9])(?:[0-9]+ ?x ?)?(?:nvidia|ascend|tpu)?(?:{})(?![a-z0-9])
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Wiring):
     """A kind of server and the network between them."""
 
     name: str
@@ -70,18 +70,6 @@ class Machine:
     """Memory that the runtime may take beside that."""
 
     memory_bytes_per_s: float
-    server: int
-    mesh: bool
-    link_bytes_per_s: float
-    meshed: int
-    ring_bytes_per_s: float
-    link_latency_s: float
-    port_bytes_per_s: float
-    port_latency_s: float
-    link_efficiency: float
-    port_efficiency: float
-    ports: float
-    """These eleven as in `Wiring`."""
 
     sustained: float
     """Rate under load over the peak, relative to the first chip of the generation: power limits

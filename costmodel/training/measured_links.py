@@ -17,6 +17,7 @@ from costmodel.collectives.kinds import Collective
 from costmodel.collectives.model import CollectiveModel
 from costmodel.collectives.two_levels import TwoLevels
 from costmodel.training.distinct import distinct_rows
+from costmodel.training.machines import machine
 from topology.catalogue import named_machine
 from topology.machine_names import known_machines
 from topology.mesh import Mesh, MeshAxis, tier_mesh
@@ -145,7 +146,7 @@ def _curve(name: str, kind: Collective, size: int, stride: int) -> Curve | None:
 @cache
 def _send_curve(name: str, *, near: bool) -> Curve:
     """Seconds to send to a rank of the innermost tier, or of another server."""
-    cluster = _cluster(name, 1 if near else _server(name) + 1)
+    cluster = _cluster(name, 1 if near else machine(name).server + 1)
     mesh = tier_mesh(cluster)
     model = CollectiveModel(cluster, mesh)
     return model.curve(Collective.POINT_TO_POINT, (len(mesh.axes) - 1 if near else 0,))
@@ -153,11 +154,5 @@ def _send_curve(name: str, *, near: bool) -> Curve:
 
 def _cluster(name: str, devices: int) -> Cluster:
     """Whole servers with at least so many devices."""
-    server = _server(name)
+    server = machine(name).server
     return named_machine(known_machines()[name].cluster).cluster(-(-devices // server) * server)
-
-
-@cache
-def _server(name: str) -> int:
-    found = named_machine(known_machines()[name].cluster)
-    return found.file.servers[found.entries[0].use].devices

@@ -288,6 +288,6 @@ _LOGIT_GRADIENT_BYTES = 2.0
 
 def gathered_bytes(table: RunTable, layers: FloatArray) -> FloatArray:
     """Gathered layers of sharded parameters: the one at work, one fetched ahead, one gradient."""
-    nbytes = 2.0 * gathered_parameters(table)
+    dense, routed = gathered_parameters(table)
     whole = np.where(table.gather_once > 0, layers, 3.0)
-    return np.where(table.zero_stage >= FULLY_SHARDED, whole * nbytes, 0.0)
+    return np.where(table.zero_stage >= FULLY_SHARDED, whole * 2.0 * (dense + routed), 0.0)

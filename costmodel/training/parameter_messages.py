@@ -19,8 +19,8 @@ from costmodel.training.sizes import (
     expert_parts,
     expert_replicas,
     mtp_layers,
-    replicas_of,
     routed_share,
+    sharing_group,
 )
 
 if TYPE_CHECKING:
@@ -93,17 +93,16 @@ def _exchanged_s(table: RunTable, links: MeasuredLinks, each: _Tensor) -> FloatA
 
 
 def _one_s(table: RunTable, links: MeasuredLinks, each: _Tensor, kind: Collective) -> FloatArray:
-    """Seconds of one message."""
+    """Seconds of one message; none of a tensor without elements."""
     own = _group_of(table, routed=each.routed)
     share = shares(each.nbytes, gathered=table.zero_stage >= 3)
     found = links.bucketed_s(kind, each.local, own, share)
-    return np.where(np.asarray(own.size) > 1, found, 0.0)
+    return np.where((np.asarray(own.size) > 1) & (each.nbytes > 0), found, 0.0)
 
 
 def _group_of(table: RunTable, *, routed: bool) -> TwoLevelGroup:
     """Devices that hold the same part of a tensor."""
-    replicas = replicas_of(table)
-    size = np.where(table.zero_group > 0, table.zero_group, replicas)
+    size = sharing_group(table)
     if not routed:
         return group(table, size, table.tp)
     copies = np.maximum(expert_replicas(table, size), 1.0)

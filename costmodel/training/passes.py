@@ -17,7 +17,16 @@ from costmodel.training.communication import (
 from costmodel.training.layers import experts_issued, layer_times
 from costmodel.training.measured_links import MeasuredLinks
 from costmodel.training.parameter_messages import gathered_alone_s
-from costmodel.training.sizes import dense_share, gathered_parameters, replicas_of, routed_share
+from costmodel.training.sizes import (
+    dense_share,
+    expert_parts,
+    expert_replicas,
+    gathered_parameters,
+    held_parameters,
+    routed_share,
+    sharing_group,
+)
+from costmodel.training.states import FULLY_SHARDED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BESIDE",
-    "FULLY_SHARDED",
     "IN_TURN",
     "Computing",
     "Joins",
@@ -39,9 +47,6 @@ __all__ = [
     "layer_terms",
     "overlapped_s",
 ]  # fmt: skip
-
-FULLY_SHARDED = 3
-"""ZeRO stage whose parameters are gathered layer by layer."""
 
 _SUM_BYTES = 4.0
 """Of a gradient that micro-batches add up, where a run does not say."""
@@ -127,7 +132,7 @@ def _summing_s(table: RunTable, c: StepConstants) -> FloatArray:
     is no part of the products: 16 bits are read, what they add up to is read and written.
     """
     kept = np.where(table.gradient_bytes > 0, table.gradient_bytes, _SUM_BYTES)
-    moved = (2.0 + 2.0 * kept) * gathered_parameters(table)
+    moved = (2.0 + 2.0 * kept) * held_parameters(table)
     summed = table.sums_apart * (table.frozen == 0)
     return np.asarray(summed * table.machine.stream_s(moved) / c.memory)
 
@@ -245,16 +250,22 @@ def _host_s(table: RunTable, c: StepConstants) -> FloatArray:
 
 def _gather_s(table: RunTable, links: TwoLevels, sharded: NDArray[np.bool_]) -> FloatArray:
     """Seconds to gather the parameters of a layer that rest in shards; none where they are gathered
-    once in a step.
+    once in a step. Experts are a message of their own where other devices have the same of them.
     """
     if not np.any(sharded):
         return np.zeros_like(table.zero_stage)
     if isinstance(links, MeasuredLinks):
         gather = gathered_alone_s(table, links)
         return np.where(sharded & (table.gather_once == 0), gather, 0.0)
-    size = np.where(table.zero_group > 0, table.zero_group, replicas_of(table))
-    nbytes = 2.0 * gathered_parameters(table)
+    dense, routed = gathered_parameters(table)
+    size, spread = sharing_group(table), expert_parts(table) * table.ep
+    together = spread == table.tp
+    nbytes = 2.0 * (dense + np.where(together, routed, 0.0))
     gather = links.all_gather_s(nbytes, group(table, size, table.tp))
+    apart = np.where(together, 0.0, routed)
+    copies = np.maximum(expert_replicas(table, size), 1.0)
+    experts = links.all_gather_s(2.0 * apart, group(table, copies, spread))
+    gather = gather + np.where(apart > 0, experts, 0.0)
     return np.where(sharded & (table.gather_once == 0), gather, 0.0)
 
 

@@ -158,7 +158,8 @@ def _micro_batch(table: RunTable, c: StepConstants, layer: LayerTerms) -> _Micro
     embedding, head = trained_ends_s(table, c)
     if layer.joins == IN_TURN:
         shared = 3.0 * layer.gather * table.vocab * table.hidden / table.tp
-        shared = shared / gathered_parameters(table)
+        # Alone, what the ends send is among the messages of a step, tensor by tensor.
+        shared = np.where(table.alone > 0, 0.0, shared / sum(gathered_parameters(table)))
         embedding, head = embedding + shared, head + head_tables(table) * shared
     return _MicroBatch(table, layer, embedding, head, c.host_micro_s)
 

@@ -25,7 +25,9 @@ __all__ = [
     "expert_parameters",
     "expert_parts",
     "expert_replicas",
+    "gathered_parameters",
     "head_tables",
+    "held_parameters",
     "lacking_layers",
     "layer_parameters",
     "local_parameters",
@@ -35,6 +37,7 @@ __all__ = [
     "mtp_layers",
     "replicas_of",
     "routed_share",
+    "sharing_group",
     "stage_parameters",
     "wanted_expert_parts",
 ]
@@ -225,10 +228,22 @@ def model_flops(table: RunTable, *, whole: bool = False) -> FloatArray:
     return 3.0 * forward * (table.global_batch * table.seq_len)
 
 
-def gathered_parameters(table: RunTable) -> FloatArray:
-    """Parameters of a mean layer that one device needs whole: its own experts, not the others'."""
-    spread = expert_parts(table) * table.ep
-    return dense_parameters(table) / table.tp + expert_parameters(table) / spread
+def held_parameters(table: RunTable) -> FloatArray:
+    """Parameters of a mean layer that one device works with: its own experts, not the others'."""
+    return sum(_held_parts(table))  # type: ignore[return-value]  # there are two
+
+
+def gathered_parameters(table: RunTable) -> tuple[FloatArray, FloatArray]:
+    """Those that are gathered where parameters rest in shards: of the dense part, and of routed
+    experts, none of which are where no other replica has the same.
+    """
+    dense, routed = _held_parts(table)
+    return dense, np.where(expert_replicas(table, sharing_group(table)) > 1, routed, 0.0)
+
+
+def _held_parts(table: RunTable) -> tuple[FloatArray, FloatArray]:
+    one = np.ones_like(table.tp)
+    return stage_parameters(table, one, 0.0 * one)
 
 
 def model_parameters(table: RunTable) -> FloatArray:
@@ -265,6 +280,11 @@ def replicas_of(table: RunTable) -> FloatArray:
     stage stands twice.
     """
     return table.dp * table.cp * (1.0 + table.bidirectional)
+
+
+def sharing_group(table: RunTable) -> FloatArray:
+    """Devices that share states, gradients and parameters as the stage of ZeRO says."""
+    return np.where(table.zero_group > 0, table.zero_group, replicas_of(table))
 
 
 def stage_parameters(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 
-__all__ = ["equal_with_head", "stage_layers"]
+__all__ = ["ends_as_layers", "equal_with_head", "stage_layers"]
 
 _HEAD_LAYERS = 2.0
 """Layers that the head stands for beside those that predict further tokens, where stages divide
@@ -27,6 +27,15 @@ def equal_with_head(
     return found & (even > behind)
 
 
+def ends_as_layers(
+    layers: FloatArray, stages: FloatArray, vpp: FloatArray, further: FloatArray
+) -> BoolArray:
+    """Whether all chunks are equal with embedding and head for a layer each, shape (N,)."""
+    chunks = stages * vpp
+    found: BoolArray = (layers % chunks != 0) & ((layers + 2) % chunks == 0)
+    return found & (stages > 1) & (further <= 0)
+
+
 def stage_layers(
     layers: FloatArray, stages: FloatArray, vpp: FloatArray, further: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -39,11 +48,11 @@ def stage_layers(
     is left over least, as frameworks put the remainder in the middle; one layer more than there are
     stages in between is in the first.
     """
-    chunks, single, behind = stages * vpp, stages == 1, further + _HEAD_LAYERS
+    single, behind = stages == 1, further + _HEAD_LAYERS
     even = (layers + behind) / stages
     predicts = equal_with_head(layers, stages, vpp, further)
     fewer = ~single & ~predicts & (further > 0)
-    ends = ~single & (further <= 0) & (layers % chunks != 0) & ((layers + 2) % chunks == 0)
+    ends = ends_as_layers(layers, stages, vpp, further)
     each = (layers + 2) / stages
     low, more = np.floor(layers / stages), layers % stages
     last = np.where(predicts, even - behind, np.where(ends, each - 1, low))

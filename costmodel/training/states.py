@@ -25,7 +25,7 @@ from costmodel.training.sizes import (
     dense_matrices,
     expert_matrices,
     expert_replicas,
-    replicas_of,
+    sharing_group,
     stage_parameters,
 )
 
@@ -77,7 +77,7 @@ def state_bytes(
         tables: of the device.
     """
     dense, routed = stage_parameters(table, layers, tables)
-    group = np.where(table.zero_group > 0, table.zero_group, replicas_of(table))
+    group = sharing_group(table)
     # A group may be smaller than what experts are spread over: then none in it has the same.
     expert_group = np.maximum(expert_replicas(table, group), 1.0)
 

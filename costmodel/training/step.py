@@ -17,15 +17,16 @@ import numpy as np
 from costmodel.training.communication import group, links_of, transfers_s
 from costmodel.training.measured_links import MeasuredLinks
 from costmodel.training.parameter_messages import sent_alone_s
-from costmodel.training.passes import BESIDE, FULLY_SHARDED, IN_TURN, Computing, Joins, layer_terms
+from costmodel.training.passes import BESIDE, IN_TURN, Computing, Joins, layer_terms
 from costmodel.training.pipeline import pipeline_times
 from costmodel.training.sizes import (
     expert_parts,
     expert_replicas,
     local_parameters,
     replicas_of,
+    sharing_group,
 )
-from costmodel.training.states import ADAPTERS, orthogonalise_s, update_bytes
+from costmodel.training.states import ADAPTERS, FULLY_SHARDED, orthogonalise_s, update_bytes
 
 if TYPE_CHECKING:
     from costmodel.collectives.two_levels import TwoLevels
@@ -152,9 +153,8 @@ def _between_groups(table: RunTable, links: TwoLevels, parameters: FloatArray) -
     """Reduction of the gradients' shares over the groups of replicas that share parameters; none
     where all replicas are one group, whose reduction runs beside the backward pass.
     """
-    replicas = replicas_of(table)
-    size = np.where(table.zero_group > 0, table.zero_group, replicas)
-    groups = np.maximum(replicas / size, 1.0)
+    size = sharing_group(table)
+    groups = np.maximum(replicas_of(table) / size, 1.0)
     members = group(table, groups, table.tp * size)
     reduced = links.summed_s(4.0 * parameters / size, members, np.zeros_like(size))
     return np.where(groups > 1, reduced, 0.0)

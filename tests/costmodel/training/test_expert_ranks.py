@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from costmodel.collectives.two_levels import TwoLevelGroup as Group
 from costmodel.training.communication import links_of, routing_of
 from costmodel.training.layers import routed_copies
+from costmodel.training.memory import gathered_bytes
 from costmodel.training.rows import expert_remarks
 from costmodel.training.sizes import (
     expert_parameters,
     expert_parts,
     expert_replicas,
+    gathered_parameters,
     replicas_of,
     stage_parameters,
     wanted_expert_parts,
@@ -155,3 +157,19 @@ def test_the_host_need_not_wait_for_experts_of_fixed_size() -> None:
     waits, goes_on, replayed = (step_times(each, slow).total[0] for each in (table, fixed, graphs))
     assert goes_on == replayed
     assert goes_on == pytest.approx(waits * slow.graphed, rel=0.05)
+
+
+@pytest.mark.parametrize("ep", [1, 2, 8])
+def test_experts_that_no_other_replica_has_are_not_gathered(ep: int) -> None:
+    """Of wider experts sharded parameters take longer to gather, and more room, unless each device
+    has experts of its own.
+    """
+    models = ROUTED, replace(ROUTED, expert_ffn=2 * ROUTED.expert_ffn)
+    table = RunTable.of([run(model, dp=8, ep=ep, zero_stage=3) for model in models])
+    for gathered in (
+        step_times(table, CONSTANTS).layer_gather,
+        gathered_bytes(table, table.layers),
+        sum(gathered_parameters(table)),
+    ):
+        narrow, wide = np.broadcast_to(gathered, (2,))
+        assert (wide > narrow) == (ep < 8)

@@ -16,7 +16,7 @@ from costmodel.training.ends import ends_s
 from costmodel.training.memory import MemoryConstants, held_logits, layer_bytes, memory_use
 from costmodel.training.records import LayoutError, TrainingModel
 from costmodel.training.rows import read_row
-from costmodel.training.sizes import gathered_parameters, model_flops, model_parameters
+from costmodel.training.sizes import held_parameters, model_flops, model_parameters
 from costmodel.training.step import step_times, times_in_turn
 from costmodel.training.table import RunTable
 from planner.requests.training_models import training_model
@@ -196,7 +196,7 @@ def test_the_last_stage_has_a_copy_of_the_embedding_for_further_tokens(pp: int, 
     parameters = memory_use(table, kept, ("last",)).parameters
     hidden, vocab = LLAMA.hidden, LLAMA.vocab
     copied = vocab * hidden if pp > 1 and not tied else 0
-    layer = float(gathered_parameters(table)[0])
+    layer = float(held_parameters(table)[0])
     assert np.diff(parameters)[0] == pytest.approx(2 * (layer + 2 * hidden**2 + copied))
 
 
