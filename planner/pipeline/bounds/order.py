@@ -18,6 +18,8 @@ LITTLE_WORK = 400_000
 """The same where any plan that fits will do."""
 WORTHWHILE = 1e-3
 """Share of a step that a group must promise to be priced."""
+LIKELY = 2
+"""Groups that are priced at most beside a plan without stages, per unit of effort."""
 ROUNDING = 1e-9
 """Of bounds that are the same sum in another order."""
 ALIKE = 0.02
@@ -85,6 +87,33 @@ class ConfigurationSearch:
         if not self.task.any_will_do:
             self._settle()
         return self.priced, min(map(self.bound_s, self.left), default=math.inf)
+
+    def run_likely(self, enough_s: float) -> tuple[list[Priced], float]:
+        """Some groups of which equal stages would take less than a step that is known, the fastest
+        first; and what all others take at least.
+
+        Args:
+            enough_s: what a group is worth pricing for, in seconds of a step.
+        """
+        priced = 0
+        while priced < LIKELY * self.task.request.effort and not self.task.is_late:
+            self._drop()
+            likely = min(self.left, key=lambda group: (self._likely_s(group), group), default=None)
+            if likely is None or self._likely_s(likely) >= enough_s:
+                break
+            if self.bounds.is_refined(self.groups[likely][0]):
+                self._price(likely)
+                enough_s = min([enough_s, *(item.expected_s for item in self.priced)])
+                priced += 1
+            else:
+                self.bounds.refine(self.groups[likely], enough_s)
+        self.task.truncated |= bool(self.left) and self.task.is_late
+        return self.priced, min(map(self.bound_s, self.left), default=math.inf)
+
+    def _likely_s(self, group: Group) -> float:
+        """What equal stages of a group are expected to take, the bound at least."""
+        shapes = self.groups[group]
+        return max(self.bound_s(group), min(self.bounds.expected_s(shape) for shape in shapes))
 
     def one_stage(self) -> Priced | None:
         """The best shape of one stage by what is expected: first the whole batch, then the smallest
