@@ -191,15 +191,23 @@ class _Search:
         search = ConfigurationSearch(self.task, shapes, bounds, self.report)
         first = self._one_stage(search)
         if self.task.whole is not None:
-            priced, left_s = search.run_likely(self._least_s())
-            self._solve(priced)
-            return min([left_s, *(item.bound_s for item in priced)])
+            self._solve_likely(search)
+            return min([search.left_s, *(item.bound_s for item in search.priced)])
         priced, left_s = search.run()
         self._solve(priced, more=first)
         while search.reopened(self._least_s()):
             priced, left_s = search.run()
             self._solve(priced, more=first)
         return min([left_s, *(item.bound_s for item in priced)])
+
+    def _solve_likely(self, search: ConfigurationSearch) -> None:
+        """Solve the likeliest stages beside a plan without, until enough of them save time."""
+        saving = 0
+        for priced in search.likely(self._least_s):
+            self._solve(priced)
+            saving += min(map(_worth_s, self.fitting), default=math.inf) <= self._least_s()
+            if saving == self.task.request.effort:
+                break
 
     def _one_stage(self, search: ConfigurationSearch) -> int:
         """A plan of one stage before all others, so that no time limit comes before it; how many

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -86,29 +86,40 @@ class ConfigurationSearch:
             self._price(groups[0])
         if not self.task.any_will_do:
             self._settle()
-        return self.priced, min(map(self.bound_s, self.left), default=math.inf)
+        return self.priced, self.left_s
 
-    def run_likely(self, enough_s: float) -> tuple[list[Priced], float]:
+    def likely(self, least_s: Callable[[], float]) -> Iterator[list[Priced]]:
         """Some groups of which equal stages would take less than a step that is known, the fastest
-        first; and what all others take at least.
+        first, each with what its shapes take.
 
         Args:
-            enough_s: what a group is worth pricing for, in seconds of a step.
+            least_s: gives the seconds of a step that a group is worth pricing for.
         """
-        priced = 0
-        while priced < LIKELY * self.task.request.effort and not self.task.is_late:
-            self._drop()
-            likely = min(self.left, key=lambda group: (self._likely_s(group), group), default=None)
-            if likely is None or self._likely_s(likely) >= enough_s:
+        for _ in range(LIKELY * self.task.request.effort):
+            group = self._likeliest(least_s())
+            if group is None:
                 break
-            if self.bounds.is_refined(self.groups[likely][0]):
-                self._price(likely)
-                enough_s = min([enough_s, *(item.expected_s for item in self.priced)])
-                priced += 1
-            else:
-                self.bounds.refine(self.groups[likely], enough_s)
-        self.task.truncated |= bool(self.left) and self.task.is_late
-        return self.priced, min(map(self.bound_s, self.left), default=math.inf)
+            known = len(self.priced)
+            self._price(group)
+            yield self.priced[known:]
+
+    @property
+    def left_s(self) -> float:
+        """What all that is not priced takes at least."""
+        return min(map(self.bound_s, self.left), default=math.inf)
+
+    def _likeliest(self, enough_s: float) -> Group | None:
+        """The group of which equal stages would be fastest, if they take less than so long."""
+        while self.left and not self.task.is_late:
+            self._drop()
+            best = min(self.left, key=lambda group: (self._likely_s(group), group), default=None)
+            if best is None or self._likely_s(best) >= enough_s:
+                return None
+            if self.bounds.is_refined(self.groups[best][0]):
+                return best
+            self.bounds.refine(self.groups[best], enough_s)
+        self.task.truncated |= bool(self.left)
+        return None
 
     def _likely_s(self, group: Group) -> float:
         """What equal stages of a group are expected to take, the bound at least."""
