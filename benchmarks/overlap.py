@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--devices", default="16,64,256")
     parser.add_argument("--clusters", default=",".join(CLUSTERS))
     parser.add_argument(
-        "--pipeline", default="needed", help="needed, off, auto or a number of stages"
+        "--pipeline", default="needed", help="needed, promising, off, auto or a number of stages"
     )
     options = parser.parse_args()
     options.file.parent.mkdir(parents=True, exist_ok=True)

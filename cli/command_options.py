@@ -122,10 +122,11 @@ class WhatifCommand:
     """Of `planner whatif`."""
 
     pipeline: Annotated[str | None, Option(
-        group=Group.BATCH, value="auto|off|N", first=True, flags=("--pipeline", "--pp"),
-        usual="one stage, the batch whole",
-        help="Let every plan cut its step, as planner search --pipeline does: into that many "
-        "stages, and into micro-batches.",
+        group=Group.BATCH, value="needed|promising|auto|off|N", first=True,
+        flags=("--pipeline", "--pp"), usual="needed",
+        help="Stages of every plan, as planner search --pipeline: where nothing fits without them, "
+        "or promising ones as a search has them, which takes up to three times as long; auto, off "
+        "and N cut every step, into micro-batches too.",
     )] = None
     micro_batch: Annotated[str | None, Option(
         group=Group.BATCH, value="auto|M", unit="samples", usual="one stage, the batch whole",

@@ -30,6 +30,8 @@ class RequestError(ValueError):
 
 NEEDED = "needed"
 """Pipeline stages where nothing fits without them."""
+PROMISING = "promising"
+"""The same, and where a bound promises that they are faster than the plan without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class SearchRequest:
     """Samples of a micro-batch over all devices of a stage, or `auto`."""
     pipeline: str = "auto"
     """Number of stages, `off` for one, or `auto`; with `batch` stages are tried where nothing fits
-    without them if it is `needed`."""
+    without them if it is `needed` or `promising`, and with the latter where they promise more."""
     recompute: str = "auto"
     """What the backward pass may compute again: `none`, single operators (`selective`), every block
     as a whole (`full`), or what is best for each block (`auto`); only of a step that is cut."""

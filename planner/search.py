@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Plan
+from planner.candidates.dialects import TARGETS
 from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
 from planner.pipeline.batch_search import PROMISED
 from planner.pipeline.infeasibility import check_states
@@ -19,7 +21,15 @@ from planner.pipeline.one_batch import (
 from planner.pipeline.pipeline_search import plan_pipeline, search_pipeline
 from planner.pipeline.preparation import check_pipeline_request
 from planner.pipeline.search_state import Report
-from planner.request import NEEDED, Deadline, InfeasibleError, RequestError, SearchRequest
+from planner.pipeline.stage_plan import bound_of
+from planner.request import (
+    NEEDED,
+    PROMISING,
+    Deadline,
+    InfeasibleError,
+    RequestError,
+    SearchRequest,
+)
 from topology.cluster import Cluster
 from topology.units import format_memory, format_seconds
 
@@ -36,7 +46,8 @@ def search(
     """The fastest plan within memory.
 
     A batch that does not fit as one, or pays for its memory, is split into micro-batches whose
-    gradients are added up, where that is faster; a global batch may be cut into stages too.
+    gradients are added up, where that is faster. It is cut into stages too where nothing fits
+    without them, or where they promise to be faster; a global batch where they are faster.
 
     Args:
         graph: as imported.
@@ -66,15 +77,21 @@ def search(
         try:
             return _split(error, graph, cluster, asked, report)
         except InfeasibleError:
-            if request.pipeline != NEEDED:
+            if request.pipeline not in {NEEDED, PROMISING}:
                 raise
         report("nothing fits without pipeline stages: they are tried")
         asked = replace(asked, pipeline="auto", time_limit_s=deadline.left_s)
         return _split(error, graph, cluster, asked, report)
-    if asked is None or not _pays_for_memory(whole, request):
+    if asked is None:
         return whole.plan
-    asked = replace(asked, time_limit_s=deadline.left_s)
-    return _faster(whole, graph, cluster, asked, report)
+    plan = whole.plan
+    if _pays_for_memory(whole, request):
+        asked = replace(asked, time_limit_s=deadline.left_s)
+        plan = _faster(whole, graph, cluster, asked, report)
+    if _may_have_stages(request) and not deadline.is_over:
+        asked = replace(asked, pipeline="auto", time_limit_s=deadline.left_s)
+        plan = _in_stages(plan, graph, cluster, asked, report, ready)
+    return plan
 
 
 def _split(
@@ -115,6 +132,36 @@ def _faster(
     now = format_seconds(found.estimate.step_time_s)
     note = f"micro-batches and ZeRO are decided for the memory: {now}; without them {as_one}"
     return replace(found, notes=(note, *found.notes))
+
+
+def _may_have_stages(request: SearchRequest) -> bool:
+    """Whether stages are tried beside a plan without them."""
+    return request.pipeline == PROMISING and request.leaves_all and TARGETS[request.target].stages
+
+
+def _in_stages(
+    plan: Plan,
+    graph: OpGraph,
+    cluster: Cluster,
+    asked: SearchRequest,
+    report: Report,
+    ready: PreparedModel,
+) -> Plan:
+    """The plan without stages, or one with them if they promise enough and one is faster."""
+    known = BatchAnswer(plan, math.inf)
+    try:
+        found = plan_pipeline(graph, cluster, asked, report, one_batch=known, beside=ready.liveness)
+    except (RequestError, BatchError):
+        return plan
+    truncated = found.bound.truncated or plan.bound.truncated
+    if found.pipeline == plan.pipeline:
+        return replace(plan, bound=replace(plan.bound, truncated=truncated))
+    steps = found.estimate.step_time_s, plan.estimate.step_time_s
+    least_s = min(found.bound.bound_s, plan.bound.bound_s)
+    bound = bound_of(steps[0], least_s, found.bound.solver, truncated=truncated)
+    now, alone = map(format_seconds, steps)
+    note = f"pipeline stages are faster: {now}; without them {alone}"
+    return replace(found, bound=bound, notes=(note, *found.notes))
 
 
 def in_micro_batches(graph: OpGraph, request: SearchRequest) -> SearchRequest | None:

@@ -65,6 +65,8 @@ class Dialect:
     """Operators that work element by element may have layouts that no cut counts say: those of a
     neighbour. MindSpore's propagation takes them over, no strategy of a user can ask for them.
     """
+    stages: bool = True
+    """Its plans are run in pipeline stages too; JAX runs a plan as one program."""
 
     def meshes(self, cluster: Cluster) -> tuple[Mesh, ...]:
         """Meshes to search on, the one of the machine's tiers first, then finer groupings.
@@ -216,8 +218,9 @@ def _lookup_alone(assignment: Assignment, rule: ShardingRule) -> bool:
 
 FREE = Dialect("free", partial_edges=True, cut_counts=False, max_waste=0.3, max_axes=3)
 XLA = Dialect(
-    "xla", partial_edges=True, cut_counts=False, max_waste=0.0, max_axes=3, eager_sums=True
-)
+    "xla", partial_edges=True, cut_counts=False, max_waste=0.0, max_axes=3, eager_sums=True,
+    stages=False,
+)  # fmt: skip
 MINDSPORE = Dialect("mindspore", partial_edges=False, cut_counts=True, max_waste=0.0, max_axes=6)
 
 TARGETS: Mapping[str, Dialect] = MappingProxyType(

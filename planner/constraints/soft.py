@@ -176,6 +176,8 @@ class SoftConstraints:
 
     def paid_s(self, plan: Plan) -> float:
         """What a plan is charged for soft pins that it does not keep, in seconds of a step."""
+        if not self.soft:
+            return 0.0
         cuts = dict(splits_in(plan))
         return math.fsum(
             each.weight_s

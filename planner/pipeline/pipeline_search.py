@@ -18,6 +18,7 @@ from planner.constraints.pins import pin_notes
 from planner.constraints.soft import too_many_changes
 from planner.constraints.stage_pins import held_notes
 from planner.constraints.token_cuts import context_notes
+from planner.lowering.liveness import Liveness
 from planner.lowering.lowered import Lowered
 from planner.lowering.parameters import TIED_NOTE, check_offload, no_room_on_host, tied_pairs
 from planner.lowering.pricing import MEMORY, check_cost
@@ -46,6 +47,12 @@ from topology.cluster import Cluster
 
 SOLVED = 3
 """Shapes that are solved in full at most, per unit of effort."""
+
+STAGES_PROMISE = 0.03
+"""Share of the step of a plan without stages that they must promise by their bound to be looked at
+beside it."""
+STAGES_GAIN = 0.01
+"""Share that they must save to be taken."""
 
 NOTES = (
     "stages are cut where one activation crosses, sent in as many pieces as a stage has devices",
@@ -92,6 +99,7 @@ def plan_pipeline(
     tries_one_batch: bool = True,
     one_batch: BatchAnswer | None = None,
     any_will_do: bool = False,
+    beside: Liveness | None = None,
 ) -> Plan:
     """The same without a look for remedies where nothing fits.
 
@@ -103,6 +111,8 @@ def plan_pipeline(
         tries_one_batch: a step may be one micro-batch: the batch may fit as one.
         one_batch: the plan of that, where it is known; it is the answer unless another is faster.
         any_will_do: the first plan that is found to fit is enough.
+        beside: stages alone are looked at, beside the plan of `one_batch`, and where they promise
+            enough; the network at the whole batch, as it is prepared.
 
     Raises:
         RequestError: the request does not fit the model or the machine.
@@ -113,7 +123,7 @@ def plan_pipeline(
     check_cost(request.cost, dialect_for(request, cluster.devices), graph)
 
     def fastest(asked: SearchRequest) -> Plan:
-        search = PipelineSearch(graph, cluster, asked, any_will_do)
+        search = PipelineSearch(graph, cluster, asked, any_will_do, whole=beside)
         return _Search(search, report, one_batch, tries_one_batch=tries_one_batch).plan()
 
     if request.cost == MEMORY and not any_will_do:
@@ -137,13 +147,16 @@ class _Search:
         self.one_batch = None if one_batch is None else one_batch.plan
         self.one_batch_least_s = 0.0 if one_batch is None else self._least_of(one_batch)
         self.is_one_batch_known = one_batch is not None
+        self.promise, self.gain = (STAGES_PROMISE, STAGES_GAIN) if task.whole else (0.0, 0.0)
         self.refused: Solved | None = None
 
     def plan(self) -> Plan:
         """The best of all shapes."""
-        every = self.task.shapes()
-        shapes = [shape for shape in every if self._is_looked_at(shape)]
-        first = self.task.micro(self.task.first_micro_batch)
+        bounds = NetworkBounds(self.task)
+        shapes = [shape for shape in self.task.shapes() if self._is_looked_at(shape, bounds)]
+        if self.task.whole is not None and not shapes:
+            return self._best(math.inf)
+        first = self.task.network
         said = check_offload(self.task.cluster.chip, self.task.request.offload)
         check_states(first.graph, self.task.cluster, self.task.request)
         devices, name = self.task.cluster.devices, self.task.cluster.name
@@ -151,20 +164,25 @@ class _Search:
             f"{len(first.graph.ops)} operators, {len(first.cuts)} cuts, {len(shapes)} ways to cut "
             f"a batch of {self.task.batch} on {devices} devices of {name}"
         )
-        bounds = NetworkBounds(self.task)
         if Configuration(1, self.task.batch, 1) in shapes and not self.task.is_whole_far_beyond:
             self._find_one_batch()
         if self.one_batch_least_s:
             bounds.known_s[Configuration(1, self.task.batch, 1)] = self.one_batch_least_s
-        bound_s = min(self._equal(shapes, bounds), self._unequal(bounds))
+        goal_s = self._least_s(self.promise) if self.task.whole is not None else math.inf
+        bound_s = min(self._equal(shapes, bounds), self._unequal(bounds), goal_s)
         best = self._best(bound_s)
+        if self.task.whole is not None and best.pipeline.is_single:
+            return best
         context = context_notes(
             best.graph, best.mesh, best.operators, self.task.request.ring_attention
         )
         return replace(best, notes=(*best.notes, *said, *context))
 
-    def _is_looked_at(self, shape: Configuration) -> bool:
-        return self.tries_one_batch or shape.micro_batches > 1
+    def _is_looked_at(self, shape: Configuration, bounds: NetworkBounds) -> bool:
+        if self.task.whole is None:
+            return self.tries_one_batch or shape.micro_batches > 1
+        is_filled = shape.micro_batches >= shape.stages > 1
+        return is_filled and bounds.of_whole_batch(shape) < self._least_s(self.promise)
 
     def _equal(self, shapes: Sequence[Configuration], bounds: NetworkBounds) -> float:
         """Solve the best stages of equal devices; seconds that all of them take at least."""
@@ -172,12 +190,24 @@ class _Search:
             return math.inf
         search = ConfigurationSearch(self.task, shapes, bounds, self.report)
         first = self._one_stage(search)
+        if self.task.whole is not None:
+            self._solve_likely(search)
+            return min([search.left_s, *(item.bound_s for item in search.priced)])
         priced, left_s = search.run()
         self._solve(priced, more=first)
         while search.reopened(self._least_s()):
             priced, left_s = search.run()
             self._solve(priced, more=first)
         return min([left_s, *(item.bound_s for item in priced)])
+
+    def _solve_likely(self, search: ConfigurationSearch) -> None:
+        """Solve the likeliest stages beside a plan without, until enough of them save time."""
+        saving = 0
+        for priced in search.likely(self._least_s):
+            self._solve(priced)
+            saving += min(map(_worth_s, self.fitting), default=math.inf) <= self._least_s()
+            if saving == self.task.request.effort:
+                break
 
     def _one_stage(self, search: ConfigurationSearch) -> int:
         """A plan of one stage before all others, so that no time limit comes before it; how many
@@ -187,7 +217,7 @@ class _Search:
             best = search.one_stage()
             if best is not None:
                 self._solve([best])
-        search.least_s = min(search.least_s, self._least_s())
+        search.least_s = min(search.least_s, self._least_s(self.promise))
         return len(self.tried)
 
     def _unequal(self, bounds: NetworkBounds) -> float:
@@ -202,11 +232,15 @@ class _Search:
             bound_s = min([bound_s, *(item.bound_s for item in priced)])
         return min(bound_s, search.left_s)
 
-    def _least_s(self) -> float:
-        """The shortest step so far."""
+    def _least_s(self, saved: float | None = None) -> float:
+        """The shortest step so far; of that without stages what is left where they save a share,
+        what they must to be taken if none is said.
+        """
         steps = [_worth_s(draft) for draft in self.fitting]
-        plain = [] if self.one_batch is None else [self._one_batch_s(self.one_batch)]
-        return min((*steps, *plain), default=math.inf)
+        if self.one_batch is not None:
+            left = 1 - (self.gain if saved is None else saved)
+            steps.append(self._one_batch_s(self.one_batch) * left)
+        return min(steps, default=math.inf)
 
     def _one_batch_s(self, plain: Plan) -> float:
         """The step of a plan on one mesh with what its soft pins are charged."""
@@ -253,7 +287,7 @@ class _Search:
             raise self._nothing(self.refused)
         plain = self.one_batch
         shorter = min(map(_worth_s, self.fitting), default=math.inf)
-        if plain is None or shorter < self._one_batch_s(plain):
+        if plain is None or shorter < self._one_batch_s(plain) * (1 - self.gain):
             return best
         paid = self._one_batch_s(plain) - plain.estimate.step_time_s
         return _within(plain, max(bound_s - paid, 0.0), truncated=self.task.truncated)

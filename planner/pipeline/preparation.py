@@ -343,16 +343,20 @@ def _scaled(tensor: Tensor, flags: tuple[bool, ...], batch: int, old: int) -> Te
     return replace(tensor, dims=sizes(tensor.dims), divisors=divisors)
 
 
-def batches_of(base: OpGraph, twice: OpGraph) -> Batches | None:
-    """What two preparations show; None if they differ in more than sizes that double."""
-    if base.ops != twice.ops or base.tensors.keys() != twice.tensors.keys() or base.batch < 1:
+def batches_of(base: OpGraph, larger: OpGraph, times: int = 2) -> Batches | None:
+    """What two preparations show, one of so many times the batch; None if they differ in more than
+    sizes that are so many times as large.
+    """
+    if base.ops != larger.ops or base.tensors.keys() != larger.tensors.keys() or base.batch < 1:
+        return None
+    if times < 2:
         return None
     grows: dict[str, tuple[bool, ...]] = {}
     for name, own in base.tensors.items():
-        other = twice.tensors[name]
+        other = larger.tensors[name]
         flags = tuple(a != b for a, b in zip(own.dims, other.dims, strict=False))
-        doubled = tuple(d * (2 if f else 1) for d, f in zip(own.dims, flags, strict=False))
-        if doubled != other.dims or own.role is not other.role or own.dtype != other.dtype:
+        grown = tuple(d * (times if f else 1) for d, f in zip(own.dims, flags, strict=False))
+        if grown != other.dims or own.role is not other.role or own.dtype != other.dtype:
             return None
         if any(flags):
             grows[name] = flags

@@ -93,6 +93,8 @@ class PipelineSearch:
     """A plan that fits is enough, and a part of the effort."""
     truncated: bool = False
     """A deadline cut something short."""
+    whole: Liveness | None = None
+    """The network at the whole batch, where it is prepared already."""
     _scaled_at: dict[int, Micro] = field(default_factory=dict)
     _prepared_at: dict[int, Micro] = field(default_factory=dict)
     _machines: dict[tuple[int, int], tuple[Cluster, Mesh]] = field(default_factory=dict)
@@ -102,6 +104,13 @@ class PipelineSearch:
     def __post_init__(self) -> None:
         self.dialect: Dialect = dialect_for(self.request, self.cluster.devices)
         self.deadline = Deadline.after(self.request.time_limit_s)
+        if self.whole is not None:
+            self._scaled_at[self.batch] = self._cut(self.whole, ())
+
+    @property
+    def network(self) -> Micro:
+        """The network at the size of micro-batch at which it is prepared first."""
+        return self.micro(self.first_micro_batch if self.whole is None else self.batch)
 
     @property
     def batch(self) -> int:
@@ -120,7 +129,7 @@ class PipelineSearch:
     @property
     def is_small(self) -> bool:
         """Whether the network is cut anywhere and solved exactly within its memory."""
-        return len(self.micro(self.first_micro_batch).graph.ops) <= SMALL_NETWORK
+        return len(self.network.graph.ops) <= SMALL_NETWORK
 
     @cached_property
     def is_whole_far_beyond(self) -> bool:
@@ -141,7 +150,11 @@ class PipelineSearch:
         """The same from the model itself."""
         asked = replace(self.request, batch=samples)
         ready, notes = prepare(self.source, self.cluster, asked)
-        liveness = analyse(ready, training=True)
+        return self._cut(analyse(ready, training=True), notes)
+
+    def _cut(self, liveness: Liveness, notes: Sequence[str]) -> Micro:
+        """A prepared network with the places where it may be cut."""
+        ready = liveness.graph
         cuts = cuts_within(liveness, self.request.stage_starts)
         small = len(ready.ops) <= SMALL_NETWORK
         marks = marks_of(ready, self.request)
@@ -165,11 +178,18 @@ class PipelineSearch:
 
     @cached_property
     def _base(self) -> tuple[Micro, Batches | None]:
-        """The network at the smallest size, and what twice that shows of others."""
+        """The network at the smallest size, and what the whole batch or twice that size shows of
+        others.
+        """
         smallest = self.first_micro_batch
         base = self.prepared(smallest)
-        twice = prepare(self.source, self.cluster, replace(self.request, batch=2 * smallest))
-        return base, batches_of(base.graph, twice[0])
+        shown = None
+        if self.whole is not None:
+            shown = batches_of(base.graph, self.whole.graph, self.batch // smallest)
+        if shown is None:
+            asked = replace(self.request, batch=2 * smallest)
+            shown = batches_of(base.graph, prepare(self.source, self.cluster, asked)[0])
+        return base, shown
 
     def true_micro(self, samples: int) -> Micro:
         """The network at a size of micro-batch as it is planned in the end."""
@@ -179,9 +199,7 @@ class PipelineSearch:
 
     def shapes(self) -> tuple[Configuration, ...]:
         """Every shape to be looked at."""
-        cut_counts = self.dialect.cut_counts
-        smallest = self.first_micro_batch
-        segments = self.micro(smallest).segments.count
+        cut_counts, segments = self.dialect.cut_counts, self.network.segments.count
         found = configurations_of(self.cluster, self.request, segments, cut_counts=cut_counts)
         able = tuple(shape for shape in found if self.can_be(shape))
         if found and not able:
@@ -208,7 +226,7 @@ class PipelineSearch:
         """For each piece of a shape the operators of every interval that change there."""
         key = shape.stages, shape.chunks
         if key not in self._moved:
-            micro = self.micro(self.first_micro_batch)
+            micro = self.network
             positions = micro.segments.positions
             self._moved[key] = self.soft.moved(micro.graph, positions, *key)
         return self._moved[key]
@@ -218,7 +236,7 @@ class PipelineSearch:
         """What the request prefers of the stages."""
         if not self.request.soft_pins and self.request.max_changes is None:
             return SoftConstraints(self.request)
-        micro, old = self.micro(self.first_micro_batch), dict(self.request.close_to)
+        micro, old = self.network, dict(self.request.close_to)
         cut_counts, count = self.dialect.cut_counts, micro.segments.count
         every = configurations_of(self.cluster, self.request, count, cut_counts=cut_counts)
         found: dict[int, frozenset[str]] = {}
@@ -252,7 +270,7 @@ class PipelineSearch:
     @cached_property
     def pins(self) -> tuple[Pin, ...]:
         """Operators of the network that the user holds to cuts."""
-        return pins_of(self.micro(self.first_micro_batch).graph, self.request.pins)
+        return pins_of(self.network.graph, self.request.pins)
 
     @property
     def first_micro_batch(self) -> int:
@@ -323,7 +341,7 @@ class PipelineSearch:
     @cached_property
     def ruled_out(self) -> RuledOut:
         """What the user leaves out."""
-        return ruled_out(self.request, self.micro(self.first_micro_batch).graph)
+        return ruled_out(self.request, self.network.graph)
 
     def exchange_s(self, nbytes: FloatArray) -> FloatArray:
         """Seconds in which two stages add up so many bytes of gradients on every device."""

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from planner.request import NEEDED
 from planner.requests import option_texts as texts
 from planner.requests.errors import UserError
 from planner.requests.options.option import check_choices, flag_of
-from planner.requests.options.searches import SearchOptions
+from planner.requests.options.searches import FROM_ONE_BATCH, SearchOptions
 
 REST: Mapping[str, str] = MappingProxyType(
     {"semi-auto": "portfolio", "auto": "portfolio", "propagation": "propagation"}
@@ -37,9 +36,9 @@ def check_decisions(options: SearchOptions) -> None:
     check_choices(options)
     _check_interleave(options.interleave)
     _check_context_parallel(options.context_parallel)
-    for name, words in (("micro_batch", ("auto",)), ("pipeline", (NEEDED, "auto", "off"))):
+    for name, words in (("micro_batch", ("auto",)), ("pipeline", (*FROM_ONE_BATCH, "auto", "off"))):
         value = getattr(options, name)
-        if value not in words and not texts.is_count(value):
+        if value is not None and value not in words and not texts.is_count(value):
             known = " or ".join((*words, "a number of 1 or more"))
             where = f"{flag_of(SearchOptions, name)} {value}"
             raise UserError(f"{value!r} is none of them", where, f"use {known}")
@@ -65,7 +64,8 @@ def with_one_batch(options: SearchOptions) -> SearchOptions:
         raise UserError(what, where, "leave one of the two out")
     usual = SearchOptions()
     given = [name for name in _CUTS if getattr(options, name) != getattr(usual, name)]
-    if alias is None and (not given or (given == ["pipeline"] and options.pipeline == "off")):
+    kept = given == ["pipeline"] and options.pipeline in {*FROM_ONE_BATCH, "off"}
+    if alias is None and (not given or kept):
         return options
     name = next(iter(given), "pipeline")
     if batch is None and alias is None:
@@ -73,7 +73,7 @@ def with_one_batch(options: SearchOptions) -> SearchOptions:
             "it cuts the batch of a step, and there is none",
             f"{flag_of(SearchOptions, name)} {getattr(options, name)}", "add --batch N",
         )  # fmt: skip
-    pipeline = "auto" if options.pipeline == NEEDED else options.pipeline
+    pipeline = "auto" if options.pipeline in {None, *FROM_ONE_BATCH} else options.pipeline
     samples = alias if batch is None else batch
     if samples is not None:
         samples = texts.at_least_one(samples, "--batch" if alias is None else "--global-batch")
@@ -94,9 +94,9 @@ def _check_context_parallel(value: str) -> None:
 
 def check_degrees(options: SearchOptions, devices: int) -> None:
     """Raise `UserError` for degrees to hold whose product does not divide the devices."""
-    stages = options.pipeline if options.stage_meshes == "equal" else "auto"
+    stages = options.pipeline if options.stage_meshes == "equal" else None
     named = (("--tp", options.tp), ("--dp", options.dp),
-             ("--pp", int(stages) if texts.is_count(stages) else None))  # fmt: skip
+             ("--pp", int(stages) if stages and texts.is_count(stages) else None))  # fmt: skip
     given = {flag: degree for flag, degree in named if degree is not None}
     product = math.prod(given.values())
     if len(given) > 1 and devices % product:

@@ -13,7 +13,7 @@ from ir.plan_file import plan_from_json
 from planner.candidates.operators import splits_in
 from planner.constraints.degrees import parse_degrees
 from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
-from planner.request import Cuts, RequestError, SearchRequest
+from planner.request import PROMISING, Cuts, RequestError, SearchRequest
 from planner.requests import option_texts as texts
 from planner.requests.errors import UserError
 from planner.requests.option_texts import pins as hard_pins
@@ -161,7 +161,7 @@ def search_request(options: SearchOptions) -> SearchRequest:
         batch=None if options.batch is None else texts.at_least_one(options.batch, "--batch"),
         global_batch=options.global_batch,
         micro_batch=options.micro_batch,
-        pipeline=options.pipeline,
+        pipeline=options.pipeline or PROMISING,
         memory_limit_bytes=texts.memory_bytes(options.memory),
         dataset_strategy=texts.dataset_strategy(options.dataset_strategy),
         solver=_solver(options.solver, options.global_batch),

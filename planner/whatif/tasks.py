@@ -19,7 +19,7 @@ from ir.plan_enums import MemoryCause
 from ir.published import expected_s, expected_upper_s
 from ir.symbols import Symbol
 from ir.throughput import rates_of
-from planner.request import InfeasibleError, RequestError, SearchRequest
+from planner.request import NEEDED, PROMISING, InfeasibleError, RequestError, SearchRequest
 from planner.requests.errors import UserError
 from planner.requests.machines import JobMachine
 from planner.requests.options.searches import SearchOptions
@@ -121,6 +121,7 @@ def search_options(asked: Asked, place: Place) -> SearchOptions:
         sequence=place.count("sequence") or asked.options.sequence,
         batch=None if asked.cut else batch,
         global_batch=batch if asked.cut else None,
+        pipeline=asked.options.pipeline or NEEDED,
     )
 
 
@@ -192,6 +193,8 @@ def named(task: PointTask) -> PointTask:
         FORMAT, task.model, machine.cluster.to_dict(), machine.notes, order,
         request.to_dict(), request.time_limit_s,
     ]  # fmt: skip
+    if request.global_batch is None and request.pipeline == PROMISING:
+        parts.append(PROMISING)
     return replace(task, key=digest(parts))
 
 

@@ -17,7 +17,7 @@ Source: weak duality (Geoffrion, "Lagrangean Relaxation for Integer Programming"
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -135,6 +135,8 @@ class NetworkBounds:
     """Candidates in the problems solved."""
     _one_device: tuple[OneDevice, OneDevice] | None = None
     """With and without what happens once in a step."""
+    _samples: dict[float, _Total] = field(default_factory=dict)
+    """The same on a device by the samples that it computes."""
     _totals: dict[int, dict[int, _Total]] = field(default_factory=dict)
     """By number of stages and size of micro-batch the seconds of the whole network on a stage."""
     _sends: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
@@ -153,8 +155,20 @@ class NetworkBounds:
         A sample takes no less in a small micro-batch than in a larger one. Memory is what the
         small one saves, so what it adds to the time holds for one size alone.
         """
-        factor = shape.micro_batch * shape.stages / self.task.cluster.devices
-        totals = [self._samples_s(factor)]
+        shared_s, steady_s = self._totals_of(shape)
+        return max(even_step_s(shared_s, steady_s, shape), self.known_s.get(shape, 0.0))
+
+    def expected_s(self, shape: Configuration) -> float:
+        """Seconds of a step of equal stages, in the fastest layouts of the whole network as far as
+        these are known: each idles while the first and the last micro-batch are elsewhere.
+        """
+        shared_s, steady_s = self._totals_of(shape)
+        idle_s = (shape.stages - 1) * steady_s / shape.chunks
+        return (shape.micro_batches * shared_s + idle_s) / shape.stages
+
+    def _totals_of(self, shape: Configuration) -> _Total:
+        """Seconds of a micro-batch on all stages at least, with what is sent."""
+        totals = [self._samples_s(shape.micro_batch * shape.stages / self.task.cluster.devices)]
         for size, known in self._totals.get(shape.stages, {}).items():
             if size >= shape.micro_batch:
                 totals.append(known.times(shape.micro_batch / size))
@@ -162,8 +176,17 @@ class NetworkBounds:
         sends_s = self._sends_s(shape)
         shared_s = max(tight_s, *(total.shared_s for total in totals))
         steady_s = max(total.steady_s for total in totals)
-        found = even_step_s(shared_s + sends_s, steady_s + sends_s, shape)
-        return max(found, self.known_s.get(shape, 0.0))
+        return _Total(shared_s + sends_s, steady_s + sends_s)
+
+    def of_whole_batch(self, shape: Configuration) -> float:
+        """The same by the network at the whole batch alone: computation divided by all devices, and
+        what is sent. A micro-batch sends its share of the batch at least.
+        """
+        share = shape.micro_batch / self.task.batch
+        whole = replace(shape, micro_batch=self.task.batch)
+        total = self._samples_s(shape.micro_batch * shape.stages / self.task.cluster.devices)
+        sends_s = share * self._sends_s(whole)
+        return even_step_s(total.shared_s + sends_s, total.steady_s + sends_s, shape)
 
     def of_unequal(self, micro_batch: int, micro_batches: int, largest: int) -> float:
         """The same of stages that differ in their devices, none of which has more than so many."""
@@ -188,15 +211,22 @@ class NetworkBounds:
         """Whether `refine` can do nothing more for a shape."""
         return shape.micro_batch in self._totals.get(shape.stages, {})
 
-    def refine(self, shapes: Sequence[Configuration]) -> None:
+    def refine(self, shapes: Sequence[Configuration], enough_s: float = math.inf) -> None:
         """Work out the whole network on one stage of shapes that differ in their chunks alone,
         memory left aside and within it.
+
+        Args:
+            shapes: them.
+            enough_s: seconds of a step from which nothing more of them is wanted.
         """
         shape = shapes[0]
         cluster, mesh = self.task.stage_machine(shape)
-        whole, steady = self._wholes(shape, cluster, mesh)
+        wholes = self._wholes(shape, cluster, mesh)
+        whole = next(wholes)
         total_s = whole.free_s
-        total = _Total(total_s, total_s if steady is None else steady.free_s)
+        known = shape.micro_batches * total_s / shape.stages >= enough_s
+        steady_s = 0.0 if known else next(wholes, whole).free_s
+        total = _Total(total_s, steady_s)
         self._held[shape] = whole.held
         self._totals.setdefault(shape.stages, {})[shape.micro_batch] = total
         self.work += sum(whole.lowered.problem.sizes)
@@ -230,16 +260,16 @@ class NetworkBounds:
             return _Total(0.0, 0.0)
         if self._one_device is None:
             shape, mesh = Configuration(1, self.task.batch, 1), self.task.dialect.meshes(one)[0]
-            whole, steady = self._wholes(shape, one, mesh)
-            both = (whole, steady or whole)
-            first, second = (OneDevice.of(own, self.task.batch) for own in both)
-            self._one_device = first, second
-        return _Total(*(own.samples_s(samples) for own in self._one_device))
+            both = (OneDevice.of(own, self.task.batch) for own in self._wholes(shape, one, mesh))
+            shared, steady = both
+            self._one_device = shared, steady
+        if samples not in self._samples:
+            found = _Total(*(own.samples_s(samples) for own in self._one_device))
+            self._samples[samples] = found
+        return self._samples[samples]
 
-    def _wholes(
-        self, shape: Configuration, cluster: Cluster, mesh: Mesh
-    ) -> tuple[WholeNetwork, WholeNetwork | None]:
-        """The whole network as one piece, and without what happens once in a step; on a stage of
+    def _wholes(self, shape: Configuration, cluster: Cluster, mesh: Mesh) -> Iterator[WholeNetwork]:
+        """The whole network as one piece, then without what happens once in a step; on a stage of
         several equal layers stand there once. What they take by the best layouts of few of them
         may be more than with layouts that pay only for many: one stage has all, and its bound does
         not ask what happens once.
@@ -259,8 +289,7 @@ class NetworkBounds:
             recompute=self.task.request.recompute in SELECTIVE,
         )
         shared = self.task.lowered(pieces, setting, micro)
-        whole = WholeNetwork.of(self.task, shared, spare, len(spans))
-        if is_whole:
-            return whole, None
-        steady = self.task.lowered(pieces, replace(setting, steady=True), micro, shared.basis)
-        return whole, WholeNetwork.of(self.task, steady, spare, len(spans))
+        yield WholeNetwork.of(self.task, shared, spare, len(spans))
+        if not is_whole:
+            steady = self.task.lowered(pieces, replace(setting, steady=True), micro, shared.basis)
+            yield WholeNetwork.of(self.task, steady, spare, len(spans))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,6 +18,8 @@ LITTLE_WORK = 400_000
 """The same where any plan that fits will do."""
 WORTHWHILE = 1e-3
 """Share of a step that a group must promise to be priced."""
+LIKELY = 2
+"""Groups that are priced at most beside a plan without stages, per unit of effort."""
 ROUNDING = 1e-9
 """Of bounds that are the same sum in another order."""
 ALIKE = 0.02
@@ -84,7 +86,45 @@ class ConfigurationSearch:
             self._price(groups[0])
         if not self.task.any_will_do:
             self._settle()
-        return self.priced, min(map(self.bound_s, self.left), default=math.inf)
+        return self.priced, self.left_s
+
+    def likely(self, least_s: Callable[[], float]) -> Iterator[list[Priced]]:
+        """Some groups of which equal stages would take less than a step that is known, the fastest
+        first, each with what its shapes take.
+
+        Args:
+            least_s: gives the seconds of a step that a group is worth pricing for.
+        """
+        for _ in range(LIKELY * self.task.request.effort):
+            group = self._likeliest(least_s())
+            if group is None:
+                break
+            known = len(self.priced)
+            self._price(group)
+            yield self.priced[known:]
+
+    @property
+    def left_s(self) -> float:
+        """What all that is not priced takes at least."""
+        return min(map(self.bound_s, self.left), default=math.inf)
+
+    def _likeliest(self, enough_s: float) -> Group | None:
+        """The group of which equal stages would be fastest, if they take less than so long."""
+        while self.left and not self.task.is_late:
+            self._drop()
+            best = min(self.left, key=lambda group: (self._likely_s(group), group), default=None)
+            if best is None or self._likely_s(best) >= enough_s:
+                return None
+            if self.bounds.is_refined(self.groups[best][0]):
+                return best
+            self.bounds.refine(self.groups[best], enough_s)
+        self.task.truncated |= bool(self.left)
+        return None
+
+    def _likely_s(self, group: Group) -> float:
+        """What equal stages of a group are expected to take, the bound at least."""
+        shapes = self.groups[group]
+        return max(self.bound_s(group), min(self.bounds.expected_s(shape) for shape in shapes))
 
     def one_stage(self) -> Priced | None:
         """The best shape of one stage by what is expected: first the whole batch, then the smallest

@@ -24,6 +24,8 @@ SOFTWARE = (
     "mindspore", "pytorch", "torchtitan",
 )  # fmt: skip
 """Of `costmodel.software`, whose file is not read for an option's help."""
+FROM_ONE_BATCH = ("promising", "needed")
+"""Of `planner.request`: values of `--pipeline` by which a batch is planned as one piece first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,7 @@ class SearchOptions:
         group=Group.BATCH, value="N", unit="samples", first=True, commands=_MODELS,
         usual="the model's",
         help="Samples of a step, in place of those that the model was exported with. A training "
-        "batch is cut into micro-batches and pipeline stages where it does not fit without.",
+        "batch may be cut into micro-batches and pipeline stages: see --pipeline.",
     )] = None
     global_batch: Annotated[int | None, Option(
         group=Group.BATCH, value="N", unit="samples", commands=_SEARCH,
@@ -138,12 +140,13 @@ class SearchOptions:
         group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
         help="Tensor parallelism to hold: weights of matrix products are split so many ways.",
     )] = None
-    pipeline: Annotated[str, Option(
-        group=Group.SEARCH, value="needed|auto|off|N", first=True, commands=_SEARCH,
-        flags=("--pipeline", "--pp"),
-        help="Pipeline stages: where nothing fits without them (needed), where they are faster "
-        "(auto), none (off), or so many. Micro-batches are decided with them.",
-    )] = "needed"
+    pipeline: Annotated[str | None, Option(
+        group=Group.SEARCH, value="promising|needed|auto|off|N", first=True, commands=_SEARCH,
+        flags=("--pipeline", "--pp"), usual="promising, in a sweep needed",
+        help="Pipeline stages: where nothing fits without them (needed), there and where a bound "
+        "promises 3 % (promising), compared with all else from the start (auto), none (off), or so "
+        "many. Micro-batches are decided with them.",
+    )] = None
     dp: Annotated[int | None, Option(
         group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
         help="Data parallelism to hold: every operator splits the batch so many ways.",

@@ -21,6 +21,7 @@ export const SAID_OF_PLANS: Said[] = [
   ["a forward pass alone; the runs are of training", "只有前向计算，而公开的运行都是训练"],
   ["no operator takes any time", "没有耗时的算子"],
   ["micro-batches and ZeRO are decided for the memory: {}; without them {}", "微批次与 ZeRO 按内存决定：{1}；不用时为 {2}"],
+  ["pipeline stages are faster: {}; without them {}", "流水线阶段更快：{1}；不用时为 {2}"],
   ["nothing overlaps in it; the runs of software profiles did", "其中没有重叠，而软件配置所依据的运行有重叠"],
   ["{} % of the computation is in operators like {}, which no run had", "{1} % 的计算属于 {2} 之类的算子，公开的运行中没有"],
   ["attention is less than 1 % of the computation; the runs are of transformers", "注意力不到计算的 1 %，而公开的运行都是 Transformer"],

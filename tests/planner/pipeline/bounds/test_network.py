@@ -96,6 +96,7 @@ def test_no_plan_within_the_memory_is_faster_than_the_bound(
     bound_s, free_s = floor_s(tight, shape), floor_s(roomy, shape)
     assert free_s * (1 - 1e-9) <= bound_s
     assert free_s <= free.step_s * (1 + 1e-9)
+    assert NetworkBounds(roomy).of_whole_batch(shape) <= free.step_s * (1 + 1e-9)
     found = best_of(tight, shape)
     assert not found.fits or bound_s <= found.step_s * (1 + 1e-9)
 
