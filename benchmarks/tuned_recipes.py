@@ -4,7 +4,7 @@ Usage: python -m benchmarks.tuned_recipes ROWS.csv
 
 Rows of Megatron-Bridge's and NeMo's performance pages, the last release of each model, machine,
 type of products and number of devices. Constants have not seen the row's source, similar runs are
-not looked up, and layouts are ranked by the upper quarter of their interval. A claim is the step
+not looked up, and layouts are ranked by the 75th percentile of their interval. A claim is the step
 of the published layout over that of the layout found, both by the same model; of one above 10 %
 the term that makes most of it is named.
 """

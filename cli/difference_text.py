@@ -47,7 +47,7 @@ def _headline(step: Amount) -> str:
 
 def _parts(found: Difference) -> Iterator[Part]:
     facts = [(fact.name, fact.first, fact.second) for fact in found.facts]
-    yield Table.of("Asked and found", ("", "A", "B"), facts)
+    yield Table.of("Request and result", ("", "A", "B"), facts)
     yield _amounts("Time", (*found.time_by_cause, found.step_time_s), Unit.SECONDS)
     memory = (*found.memory_by_cause, found.peak_memory_bytes)
     yield _amounts("Peak memory of a device", memory, Unit.BYTES)

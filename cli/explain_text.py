@@ -65,8 +65,8 @@ def _summary(found: PlanExplanation) -> Iterator[Part]:
         yield _stages(found.stages)
     whole = found.step_time_s * (1 + max((stage.part for stage in found.stages), default=0))
     yield Table.of(
-        "Dearest operators",
-        (("operators", Unit.NAME), ("count", _NUMBER), ("compute", _TIME), ("moving", _TIME),
+        "Heaviest operators",
+        (("operators", Unit.NAME), ("count", _NUMBER), ("compute", _TIME), ("exposed", _TIME),
          ("%", Unit.SHARE), "cuts"),
         [
             (f"{o.label} {o.name}", o.count, o.compute_s, o.communication_s,
@@ -102,8 +102,8 @@ def _summary(found: PlanExplanation) -> Iterator[Part]:
 def _stages(stages: Sequence[StageStatus]) -> Table:
     """What each stage does; of many alike the first ones and the last."""
     columns = (
-        ("stage", _NUMBER), ("part", _NUMBER), ("works", _TIME), ("waits", _TIME),
-        ("moving", _TIME), ("memory", _BYTES), "dearest operators",
+        ("stage", _NUMBER), ("rank", _NUMBER), ("busy", _TIME), ("idle", _TIME),
+        ("exposed", _TIME), ("memory", _BYTES), "heaviest operators",
     )  # fmt: skip
     left_out = len(stages) - _MOST_STAGES
     shown = stages if left_out <= 0 else (*stages[: _MOST_STAGES - 1], stages[-1])
@@ -124,7 +124,7 @@ def _operator(found: OperatorExplanation, out: Console) -> None:
         soft_wrap=True,
     )
     lines = [found.scope] if found.scope else []
-    lines.append(f"{found.candidates} ways; the step takes {format_seconds(found.step_time_s)}")
+    lines.append(f"{found.candidates} candidates; a step takes {format_seconds(found.step_time_s)}")
     if found.place is not None:
         place = found.place
         lines.append(
@@ -207,7 +207,7 @@ def _delta(delta_s: float | None) -> float | str:
 def _candidates(shown: Sequence[Candidate]) -> Table:
     change = Unit.CHANGE_S
     columns = (
-        "", "layouts", ("here", _TIME), ("all else as planned", change), ("all else anew", change),
+        "", "layouts", ("here", _TIME), ("rest as planned", change), ("rest replanned", change),
     )  # fmt: skip
     rows = [
         (_letter(number), each.cuts or each.outputs[0], each.local_s,
@@ -227,7 +227,7 @@ def _candidate(number: int, each: Candidate) -> Iterator[Part]:
         for part in each.parts[:_MOST_PARTS]
     ]  # fmt: skip
     title = f"{_letter(number)}: {', '.join(each.inputs)} -> {', '.join(each.outputs)}"
-    yield Table.of(title, ("cause", "what moves", ("time", _TIME), *hidden), rows)
+    yield Table.of(title, ("cause", "tensor or purpose", ("time", _TIME), *hidden), rows)
     lines = []
     if each.memory_charge_s:
         charge = format_seconds(each.memory_charge_s)
@@ -248,8 +248,8 @@ def _neighbours(found: OperatorExplanation) -> Table:
         )
         for n in found.neighbours
     ]
-    columns: tuple[Column, ...] = (("tensor, neighbour", Unit.NAME), *letters, "wants")
-    return Table.of("What the neighbours, as planned, make of each", columns, rows)
+    columns: tuple[Column, ...] = (("tensor, neighbour", Unit.NAME), *letters, "cheapest layout")
+    return Table.of("Redistribution to the neighbours as planned, by candidate", columns, rows)
 
 
 def _letter(number: int) -> str:

@@ -146,12 +146,12 @@ def _configuration(model: str) -> Mapping[str, object]:
 
 def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:
     from cli.text import page, show  # noqa: PLC0415
-    from planner.requests.plan_json import dumps, nothing_fits  # noqa: PLC0415
+    from planner.requests.plan_json import dumps, infeasible  # noqa: PLC0415
 
     with page(sys.stderr) as out:
         show((error.reason(), *error.remedy()), out)
     if as_json:
-        print(dumps(nothing_fits(error)))
+        print(dumps(infeasible(error)))
 
 
 def _written(found: Ranking, table: Path | None, plot: Path | None) -> list[Path]:

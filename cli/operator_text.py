@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from cli.text import head, show
-from report.plan_operator import OperatorReport, Port
+from report.plan_operator import NamedTensor, OperatorReport
 from report.tables import Lines, Part, Table, Unit
 from topology.units import format_seconds
 
@@ -24,8 +24,8 @@ def print_operator(facts: OperatorReport, out: Console) -> None:
 
 
 def _parts(facts: OperatorReport) -> Iterator[Part]:
-    yield Lines("Operands", tuple(_ports(facts.operands)))
-    yield Lines("Results", tuple(_ports(facts.results)))
+    yield Lines("Operands", tuple(_tensors(facts.operands)))
+    yield Lines("Results", tuple(_tensors(facts.results)))
     if not facts.collectives:
         yield Lines("", ("\nNo collectives",))
         return
@@ -41,13 +41,13 @@ def _parts(facts: OperatorReport) -> Iterator[Part]:
     yield Table.of("Collectives", columns, rows)
 
 
-def _ports(ports: Sequence[Port]) -> Iterator[str]:
-    for port in ports:
-        layout = f"{port.layout} of {_dims(port.shard)}" if port.layout else port.role
-        yield f"{port.tensor} {_dims(port.dims)} {port.dtype}: {layout}"
-        yield from (f"  {line}" for line in port.neighbours[:_MOST_NEIGHBOURS])
-        if len(port.neighbours) > _MOST_NEIGHBOURS:
-            yield f"  and {len(port.neighbours) - _MOST_NEIGHBOURS} others"
+def _tensors(tensors: Sequence[NamedTensor]) -> Iterator[str]:
+    for each in tensors:
+        layout = f"{each.layout} of {_dims(each.shard)}" if each.layout else each.role
+        yield f"{each.tensor} {_dims(each.dims)} {each.dtype}: {layout}"
+        yield from (f"  {line}" for line in each.neighbours[:_MOST_NEIGHBOURS])
+        if len(each.neighbours) > _MOST_NEIGHBOURS:
+            yield f"  and {len(each.neighbours) - _MOST_NEIGHBOURS} others"
 
 
 def _dims(dims: Sequence[int]) -> str:

@@ -44,13 +44,13 @@ def other_ways(found: Question, plan: Plan, texts: Sequence[str]) -> list[WhyNot
         ]
 
 
-def nothing_fits(found: Question, asked: SearchOptions, error: InfeasibleError) -> Infeasibility:
+def explained(found: Question, asked: SearchOptions, error: InfeasibleError) -> Infeasibility:
     """Why nothing fits, with changes that were tried."""
-    from planner.explain.questions import why_nothing_fits  # noqa: PLC0415  brings in the planner
+    from planner.explain.questions import explain_infeasible  # noqa: PLC0415  brings in the planner
 
     file = machine_file(asked.cluster, f"--cluster {asked.cluster}")
     with Progress() as progress:
-        return why_nothing_fits(found, asked, file, error, progress)
+        return explain_infeasible(found, asked, file, error, progress)
 
 
 def in_json(found: Sequence[WhyNot]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from cli.text import head, show
-from report.plan import PlanReport, beside
+from report.plan import PlanReport, compared
 from report.plan_tables import (
     baseline_table,
     memory_table,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 HEAVIEST = 12
 """Rows of a table of groups; what is left out is counted."""
 LEGEND = """\
-In layouts a tier stands for all its axes and `all` for every axis; `-` is a whole dimension,
-`+card` terms of a sum over the cards."""
+In layouts `-` is a dimension that is not split, a tier such as `card` stands for all mesh axes of
+that tier, `all` for all axes of the mesh, and `+card` is a partial sum over the cards."""
 
 
 def print_plan(
@@ -63,7 +63,7 @@ def _headline(report: PlanReport, first: Sequence[str], out: Console) -> None:
     told = " (uncalibrated)" if certainty == "uncalibrated" else f", {certainty}"
     step = f"{what} in {format_seconds(report.step_s)}{told}"
     lines = [", ".join(report.rates.words), f"{report.memory}; {report.proof}", *first]
-    lines += [", ".join(report.work), report.split, report.place, *beside(report)]
+    lines += [", ".join(report.job), report.split, report.place, *compared(report)]
     head(report.name, (), out)
     head(f"{report.plan.graph.name}: {step}", lines, out)
 

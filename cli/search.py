@@ -61,7 +61,7 @@ def search(model: options.Model, asked: SearchOptions, here: SearchCommand) -> N
         _say_refusal(error)
         from planner.explain.questions import with_fixes  # noqa: PLC0415
 
-        why = other_ways.nothing_fits(found, asked, error)
+        why = other_ways.explained(found, asked, error)
         _say_remedies(with_fixes(error, why), why, as_json=here.as_json)
         raise typer.Exit(NO_PLAN_FITS) from error
     others = other_ways.other_ways(found, plan, here.why_not)
@@ -161,7 +161,7 @@ def _say_refusal(error: InfeasibleError) -> None:
 
 def _say_remedies(error: InfeasibleError, why: Infeasibility | None, *, as_json: bool) -> None:
     from cli.text import page, show  # noqa: PLC0415
-    from planner.requests.plan_json import dumps, nothing_fits  # noqa: PLC0415
+    from planner.requests.plan_json import dumps, infeasible  # noqa: PLC0415
 
     with page(sys.stderr) as out:
         show(error.remedy(), out)
@@ -170,4 +170,4 @@ def _say_remedies(error: InfeasibleError, why: Infeasibility | None, *, as_json:
                 out.print(f"  reason: {reason.text}", soft_wrap=True)
     if as_json:
         told = {} if why is None else {"explanation": why.to_dict()}
-        print(dumps(nothing_fits(error) | told))
+        print(dumps(infeasible(error) | told))

@@ -69,6 +69,7 @@ def show(parts: Iterable[Part], out: Console) -> None:
 
 def _show_table(found: Table, out: Console) -> None:
     if found.rows:
+        out.print(RichText(f"\n{found.title}", style="bold"))
         out.print(_drawn(found, out))
     for line in found.after:
         out.print(line)
@@ -76,10 +77,7 @@ def _show_table(found: Table, out: Console) -> None:
 
 def _drawn(found: Table, out: Console) -> RichTable:
     """A table of the one style; the first column holds names, which are not broken."""
-    made = RichTable(
-        title=f"\n{found.title}", title_justify="left", title_style="bold", box=None,
-        pad_edge=False, header_style="dim",
-    )  # fmt: skip
+    made = RichTable(box=None, pad_edge=False, header_style="dim")
     units = [unit for _, unit in found.columns]
     for index, (heading, unit) in enumerate(found.columns):
         justify: JustifyMethod = "left" if unit.is_text else "right"

@@ -172,6 +172,11 @@ def _shipped(name: str, target: str, chip: Chip) -> SoftwareProfile:
 
 
 _BASIS = "matmul efficiency: "
+_KERNELS = {
+    "products": "matrix products", "attention": "attention", "experts": "experts",
+    "streams": "memory-bound",
+}  # fmt: skip
+"""Kinds of kernels in words."""
 
 
 def basis_notes(chip: Chip, software: SoftwareProfile) -> tuple[str, ...]:
@@ -183,20 +188,20 @@ def basis_notes(chip: Chip, software: SoftwareProfile) -> tuple[str, ...]:
     if software.name == GENERIC.name:
         where = "as measured of the machine"
     own = " and to your own" if software.is_own else ""
-    times = ", ".join(f"{name} {getattr(software, name):.2f}" for name in KERNELS)
+    times = ", ".join(f"{_KERNELS[name]} {getattr(software, name):.2f}" for name in KERNELS)
     gathers, syncs, hidden = (
         f"{100 * getattr(software, name):.0f} %"
         for name in ("gathers_shown", "sync_shown", "tensor_hidden")
     )
     note = (
-        f"software {software.name}, {where}{own}: kernels take so many times as "
-        f"long as alone: {times}; at least {gathers} of parameter gathers and {syncs} of gradient "
-        f"reductions show, {hidden} of activation messages hide; the host issues an operator in "
-        f"{1e6 * software.host_s:.0f} us"
+        f"software profile {software.name}, {where}{own}: time of kernels in a step over alone: "
+        f"{times}; exposed at least: {gathers} of parameter gathers, {syncs} of gradient "
+        f"reductions; hidden: {hidden} of tensor-parallel messages; host overhead "
+        f"{1e6 * software.host_s:.0f} us per operator"
     )
     return rates, note
 
 
 def is_basis_note(note: str) -> bool:
     """Whether a note of a plan is one of `basis_notes`."""
-    return note.startswith((_BASIS, "software "))
+    return note.startswith((_BASIS, "software profile "))

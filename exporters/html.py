@@ -72,7 +72,7 @@ class _Page:
         facts = (
             report.name,
             what,
-            *report.work,
+            *report.job,
             report.split,
             report.place,
         )
@@ -183,5 +183,5 @@ class _Page:
         return (
             f"<p class='faint'>One box for each dimension; split over {tiers}"
             '<span class="key c4"></span>terms of a sum. A tier stands for all its axes, '
-            "<code>all</code> for every axis, <code>-</code> is a whole dimension.</p>"
+            "<code>all</code> for every axis, <code>-</code> is a dimension that is not split.</p>"
         )

@@ -118,7 +118,7 @@ def _at(network: Network, point: Mapping[str, int], where: str) -> OpGraph:
     known = _usual(network, point)
     batch, rows = _shape(network, point, where)
     notes = network.notes + tuple(
-        f"{name} is {known[name]}, as nothing else was asked for"
+        f"{name} {known[name]} by default; --bind {name}=N sets it"
         for name in known
         if name not in point and name != BATCH
     )

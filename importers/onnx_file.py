@@ -110,7 +110,9 @@ def _unpacked(path: Path, packed_bytes: int) -> bytes:
                     )
     except (OSError, EOFError, zlib.error) as error:
         raise ModelError(
-            f"{path.name} is not a complete gzip file", f"{path}: {error}", "compress it again"
+            f"{path.name} is not a complete gzip file",
+            f"{path}: {error}",
+            "copy it again, or compress it again",
         ) from error
     return b"".join(parts)
 

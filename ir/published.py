@@ -30,7 +30,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
 
 
 QUARTER = 0.41
-"""Of the distance from the middle to the end that holds 95 %, up to the upper quarter (normal)."""
+"""Share of the distance from the median to the 95 % end at the 75th percentile (normal)."""
 
 
 def expected_s(estimate: Estimate) -> tuple[float, float] | None:

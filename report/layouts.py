@@ -117,8 +117,8 @@ class LayoutsReport:
         yield Lines("", (first, *([further] if self.mtp_layers else []), *self.notes))
         yield self.table()
         for each in self.best[:1]:
-            upper = "upper: three of four such steps take no longer (--rank)"
-            rates = f"each: tokens/s per device; MFU: of {each.rates.load.peak_text}"
+            upper = "upper: 75th percentile of comparable published runs (--rank)"
+            rates = f"/device: tokens/s per device; MFU: of {each.rates.load.peak_text}"
             yield Lines("", (upper, rates, *(self.run.lines() if self.run else ())))
             for remark in filter(None, (each.unlike, each.inherited)):
                 yield Lines("", ("", remark), soft_wrap=True)
@@ -127,7 +127,7 @@ class LayoutsReport:
             yield Lines("", ("", *moved), soft_wrap=True)
         told = [f"  {what}" for each in self.best for what in each.unmeasured]
         if told:
-            head = ("", "*: beyond what was measured, so that the interval is wider")
+            head = ("", "*: outside the range of measured runs, so the interval is wider")
             yield Lines("", (*head, *dict.fromkeys(told)), soft_wrap=True)
         if self.next_runs:
             yield from self._next_parts()
@@ -177,7 +177,7 @@ class LayoutsReport:
             "90 % interval",
             "upper",
             "tokens/s",
-            "each",
+            "/device",
             "MFU",
             "GiB",
         )

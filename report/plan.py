@@ -127,7 +127,7 @@ class PlanReport:
         return "no lower bound"
 
     @property
-    def work(self) -> tuple[str, ...]:
+    def job(self) -> tuple[str, ...]:
         """Batch, element type, optimizer."""
         batch = (f"batch {self.plan.batch}",) if self.plan.batch else ()
         optimizer = (str(self.plan.request.get("optimizer")),) if self.trains else ()
@@ -273,7 +273,7 @@ def faster(time_s: float | None, step_s: float | None) -> str:
     return "as fast" if ratio == "1.00" else f"{ratio} x faster"
 
 
-def beside(report: PlanReport) -> Sequence[str]:
+def compared(report: PlanReport) -> Sequence[str]:
     """How the plan compares with the first scheme that has a time."""
     plain = next((b for b in report.plan.baselines if b.step_time_s is not None), None)
     if plain is None or plain.step_time_s is None:

@@ -13,7 +13,7 @@ from ir.plan_stages import MeshAxes, stage_mesh
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class NamedTensor:
     """One operand or result, with what stands at its other end."""
 
     tensor: str
@@ -41,8 +41,8 @@ class OperatorReport:
     compute_s: float
     compute_share: float
     """Of the computation of all operators."""
-    operands: tuple[Port, ...]
-    results: tuple[Port, ...]
+    operands: tuple[NamedTensor, ...]
+    results: tuple[NamedTensor, ...]
     collectives: tuple[PlannedCollective, ...]
     """What runs for the operator, its operands and its results."""
 
@@ -61,12 +61,12 @@ def operator_report(plan: Plan, op: Op) -> OperatorReport:
         compute_s=planned.compute_s,
         compute_share=planned.compute_s / total if total > 0 else 0.0,
         operands=tuple(
-            view.port(n, layout, view.sources(n))
+            view.tensor(n, layout, view.sources(n))
             for n, layout in zip(op.inputs, planned.inputs, strict=True)
             if n
         ),
         results=tuple(
-            view.port(n, layout, view.readers(n))
+            view.tensor(n, layout, view.readers(n))
             for n, layout in zip(op.outputs, planned.outputs, strict=True)
             if n
         ),
@@ -106,7 +106,9 @@ class _View:
     mesh: MeshAxes
     """That the operator runs on."""
 
-    def port(self, name: str, layout: NamedLayout | None, neighbours: Iterator[str]) -> Port:
+    def tensor(
+        self, name: str, layout: NamedLayout | None, neighbours: Iterator[str]
+    ) -> NamedTensor:
         tensor = self.plan.graph.tensors[name]
         sizes = [size for _, size, _ in self.mesh]
         numbers = {axis: i for i, (axis, _, _) in enumerate(self.mesh)}
@@ -115,7 +117,7 @@ class _View:
             split = Layout(tuple(tuple(numbers[a] for a in dim) for dim in layout.dims))
             shard = split.local_dims(tensor.dims, sizes)
         text = "" if layout is None else self.axes.layout(layout)
-        return Port(
+        return NamedTensor(
             name, tensor.role.value, tensor.dims, tensor.dtype, text, shard, tuple(neighbours)
         )
 

@@ -10,7 +10,7 @@ from ir.plan_estimate import Baseline
 from report.operators import OperatorGroup, ParameterGroup
 from report.plan import PlanReport, TimeCause, faster
 from report.tables import Column, Lines, Table, Unit, percent, share
-from topology.units import format_bytes, format_seconds
+from topology.units import format_bytes, format_count, format_seconds
 
 MOST_STAGES = 16
 """Stages of a table; of more, the first and the last are shown."""
@@ -46,7 +46,7 @@ def memory_table(report: PlanReport) -> Table:
     causes = [(c, n, share(n, peak)) for c, n in estimate.memory_by_cause.items()]
     rows: list[Sequence[object]] = [*causes, ("peak", peak, "100")]
     if estimate.communicator_bytes:
-        buffers = f"buffers of {estimate.communicators} communicators"
+        buffers = f"buffers of {format_count(estimate.communicators, 'communicator')}"
         told = f"{buffers}, charged to the runtime reserve first"
         rows.append((told, estimate.communicator_bytes, ""))
     if math.isfinite(limit):
@@ -62,8 +62,9 @@ def stage_table(report: PlanReport) -> Table:
     chunks = pipeline.chunks
     virtual = f" (PP {count // chunks}, VPP {chunks})" if chunks > 1 else ""
     title = (
-        f"{count} pipeline stage{'s' * (count > 1)}{virtual}, {pipeline.micro_batches} "
-        f"micro-batches of {pipeline.micro_batch} ({pipeline.schedule}); times of one micro-batch"
+        f"{format_count(count, 'pipeline stage')}{virtual}, "
+        f"{format_count(pipeline.micro_batches, 'micro-batch', 'es')} of {pipeline.micro_batch} "
+        f"({pipeline.schedule}); times of one micro-batch"
     )
     number, seconds = Unit.NUMBER, Unit.SECONDS
     columns = (
@@ -86,18 +87,18 @@ def _of_stages(report: PlanReport) -> Iterator[str]:
     if pipeline.sends:
         most = max(pipeline.sends, key=lambda send: send.nbytes * send.count)
         yield (
-            f"{len(pipeline.sends)} tensors go from stage to stage over "
-            f"{links_between(most.tier)}, each by at most "
-            f"{format_bytes(most.nbytes * most.count)} a step and device, both ways"
+            f"stage transfer over {links_between(most.tier)}: "
+            f"{format_count(len(pipeline.sends), 'tensor')}, each at most "
+            f"{format_bytes(most.nbytes * most.count)} per step and device, forward and backward"
         )
     blocks = sum(len(stage.blocks) for stage in pipeline.stages)
     if blocks:
-        yield f"{blocks} blocks are computed again as a whole in the backward pass"
+        yield f"full recomputation of {format_count(blocks, 'block')} in the backward pass"
     for shared in pipeline.shared:
         stages = " and ".join(map(str, shared.stages))
         yield (
-            f"stages {stages} hold {shared.tensor}; once a step they add up its gradient in "
-            f"{format_seconds(shared.time_s)}"
+            f"stages {stages} share {shared.tensor}: the reduction of its gradient takes "
+            f"{format_seconds(shared.time_s)}, once a step"
         )
     yield report.sharding
     held = sum(1 for tensor in report.plan.parameters if tensor.host_bytes)
@@ -201,7 +202,7 @@ def parameter_table(report: PlanReport, groups: Sequence[ParameterGroup]) -> Tab
     if rest:
         nbytes = format_bytes(sum(g.nbytes for g in rest))
         after = [f"and {sum(g.count for g in rest)} others in {len(rest)} groups, {nbytes}"]
-    title = "Largest parameters: layout at rest -> as used, if another"
+    title = "Largest parameters: layout at rest -> as used, where different"
     return Table.of(title, columns, rows, after=after)
 
 
@@ -211,4 +212,4 @@ def recomputed_lines(report: PlanReport, most: int) -> Lines:
     lines = [f"{count} x {text}" for text, count in found[:most]]
     if len(found) > most:
         lines.append(f"and {sum(n for _, n in found[most:])} others")
-    return Lines("Computed again in the backward pass, to save memory", tuple(lines))
+    return Lines("Recomputed in the backward pass, to save memory", tuple(lines))

@@ -26,17 +26,17 @@ def headline(found: Mapping[str, Any], means: str = "") -> tuple[str, list[str]]
     """
     step_s, estimate_s = found["step_time_s"], found["estimate_s"]
     ratio = estimate_s / step_s if step_s > 0 else 1.0
-    told = f"the estimate, {means}," if means else "the estimate"
+    told = f"closed form, {means}" if means else "closed form"
     lines = [
         ", ".join((*rate_words(found, found["devices"]), f"{found['devices']:,} devices")),
-        f"{told} is {format_seconds(estimate_s)}: {ratio:.3g} x as long",
+        f"{told}: {format_seconds(estimate_s)}, {ratio:.3g} x the simulated step",
         ", ".join(f"{name} {value}" for name, value in found["facts"].items()),
     ]
     return f"{found['name']}: one step in {format_seconds(step_s)}, simulated", lines
 
 
 def parts(found: Mapping[str, Any]) -> Iterator[Part]:
-    """Time, communication, waiting, memory, and how devices differ."""
+    """Time, communication, pipeline bubble, memory, and how devices differ."""
     yield _times(found)
     yield _communication(found)
     if found["bubble"] is not None and found["bubble"]["total_s"] > 0:
@@ -50,8 +50,8 @@ def _times(found: Mapping[str, Any]) -> Table:
     step_s = found["step_time_s"]
     rows = [(name, s) for name, s in found["computing_s"].items() if s > 0]
     rows += [
-        ("communication that is not hidden", found["exposed_communication_s"]),
-        ("waiting", found["waiting_s"]),
+        ("exposed communication", found["exposed_communication_s"]),
+        ("idle (pipeline bubble)", found["waiting_s"]),
     ]
     shown = [(name, seconds, share(seconds, step_s)) for name, seconds in rows]
     columns = ("cause", ("time", Unit.SECONDS), ("%", Unit.SHARE))
@@ -77,15 +77,15 @@ def _communication(found: Mapping[str, Any]) -> Table:
 def _bubble(found: Mapping[str, Any]) -> Table:
     split, step_s = found["bubble"], found["step_time_s"]
     causes = (
-        ("the schedule itself", split["ideal_s"]),
+        ("schedule, with equal stages", split["ideal_s"]),
         ("uneven stages", split["imbalance_s"]),
         ("recomputation", split["recomputation_s"]),
         ("communication", split["communication_s"]),
-        ("waiting", split["total_s"]),
+        ("pipeline bubble", split["total_s"]),
     )
     columns = ("cause", ("time", Unit.SECONDS), ("% of the step", Unit.SHARE))
     rows = [(name, seconds, share(seconds, step_s)) for name, seconds in causes]
-    return Table.of("Why stages wait", columns, rows)
+    return Table.of("Pipeline bubble by cause", columns, rows)
 
 
 def _memory(found: Mapping[str, Any]) -> Table:

@@ -28,7 +28,7 @@ def parts(found: Values, peak: str = "") -> Iterator[Part]:
     fine = sum(point["status"] == "ok" for point in told.points)
     first = (
         f"{found['model']}: {len(told.points)} points, {found['searches']} searches "
-        f"({found['known']} known before), {fine} with a plan"
+        f"({found['known']} cached), {fine} with a plan"
     )
     if found["best"] is None:
         reasons = dict.fromkeys(point["message"] or "" for point in told.points)
@@ -40,7 +40,7 @@ def parts(found: Values, peak: str = "") -> Iterator[Part]:
         yield told.table("Points", told.points)
     yield told.scaling()
     front = [told.points[number] for number in found["pareto"][:MOST_ROWS]]
-    title = "No other plan beats these in time, devices, memory, price; better machines cost"
+    title = "Pareto front of time, devices, memory and price"
     yield told.table(title, front)
     yield told.changes()
     for name, lines_of in (
@@ -100,14 +100,14 @@ class _Told:
         point = self.points[self._found["best"]]
         of, used = f" of {peak}" if peak else "", point["utilisation"]
         mfu = f", MFU {100 * used:.1f} %{of}" if used else ""
-        by = " (upper quarter)" if self._found.get("rank") == "robust" and self._has_upper else ""
-        yield f"most work per second{by}: {self._place(point, list(self._found['axes']))}"
+        by = " (75th percentile)" if self._found.get("rank") == "robust" and self._has_upper else ""
+        yield f"highest throughput{by}: {self._place(point, list(self._found['axes']))}"
         rate = f"{self._rate(point)} {self._unit}/s"
         yield f"  {rate}{mfu}, step {point['step_s']:.4g} s, {point['plan']}"
         if point.get("upper_s"):
             yield (
-                f"  90 % of comparable published runs: {_between(point)} s; three of four take "
-                f"{point['upper_s']:.4g} s at most"
+                f"  90 % of comparable published runs: {_between(point)} s; 75th percentile "
+                f"{point['upper_s']:.4g} s"
             )
 
     def _evidence(self, point: Values) -> tuple[str, ...]:
@@ -119,20 +119,23 @@ class _Told:
 
     def table(self, title: str, points: Sequence[Values]) -> Table:
         rows: list[tuple[str, ...]] = []
+        currency = next((p["currency"] for p in self.points if p.get("currency")), "price")
+        priced = any(point["price_per_step"] is not None for point in self.points)
         for point in points:
             gib = "-" if point["peak_gib"] is None else f"{point['peak_gib']:.1f}"
             if point["status"] != "ok":
                 why = f"{point['status']}: {point['message'] or ''}"
                 none = ("-",) * len(self._evidence(point))
-                rows.append((self._at(point), "-", *none, "-", gib, "-", why))
+                unpriced = ("-",) * priced
+                rows.append((self._at(point), "-", *none, "-", gib, *unpriced, why))
                 continue
             price, step_s = point["price_per_step"], point["step_s"]
-            hour = "-" if price is None else f"{price * 3600 / step_s:,.0f}"
+            hour = ("-" if price is None else f"{price * 3600 / step_s:,.0f}",) * priced
             step = (f"{step_s:.4g}", *self._evidence(point))
-            rows.append((self._at(point), *step, self._rate(point), gib, hour, point["plan"]))
-        currency = next((p["currency"] for p in points if p.get("currency")), "price")
+            rows.append((self._at(point), *step, self._rate(point), gib, *hour, point["plan"]))
         evidence = ("90 % interval", "upper") if self._has_upper else ()
-        names = ("step s", *evidence, f"{self._unit}/s", "GiB", f"{currency}/h")
+        names = ("step s", *evidence, f"{self._unit}/s", "GiB")
+        names += (f"{currency}/h",) * priced
         columns = ("point", *numbers(*names), "plan")
         return Table.of(title, columns, rows)
 
@@ -179,7 +182,7 @@ class _Told:
 
     def around(self, found: Values) -> Iterator[str]:
         """How the step answers to the machine, and what wrong costs would cost."""
-        yield f"Around the best point (step {found['step_s']:.4g} s as estimated)"
+        yield f"Sensitivity at the best point (estimated step {found['step_s']:.4g} s)"
         for each in found["responses"]:
             yield (
                 f"  1 % more {each['parameter']}: step {each['kept']:+.3f} %, "

@@ -93,7 +93,7 @@ def _as_yaml(text: str, where: str) -> object:
         raise
     # A date or an integer beyond Python's limits is a plain ValueError.
     except (yaml.YAMLError, ValueError, OverflowError) as fault:
-        told = " ".join(str(fault).split())[:400]
+        told = " ".join(str(fault).replace(' in "<unicode string>"', "").split())[:400]
         raise ClusterError(f"the text is not YAML: {told}", where, _FIX) from fault
 
 

@@ -14,6 +14,7 @@ from topology.errors import UnitError
 __all__ = [
     "format_bandwidth",
     "format_bytes",
+    "format_count",
     "format_flops",
     "format_seconds",
     "parse_bandwidth",
@@ -139,6 +140,15 @@ def format_memory(nbytes: float) -> str:
     ('199.7 GiB', '58.0 GiB', '40 KiB')
     """
     return f"{nbytes / 2**30:,.1f} GiB" if nbytes >= 2**30 else format_bytes(nbytes)
+
+
+def format_count(count: int, noun: str, ending: str = "s") -> str:
+    """A number of things.
+
+    >>> format_count(1, "stage"), format_count(2, "micro-batch", "es")
+    ('1 stage', '2 micro-batches')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
 def format_seconds(time_s: float) -> str:

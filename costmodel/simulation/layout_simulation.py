@@ -69,9 +69,7 @@ def simulate_layout(
         name=training.model.name,
         load=load_of_run(training),
         estimate_s=_estimate_s(training, known, overlap=effects.overlap),
-        estimate_means=(
-            "in closed form, with fitted overlap" if effects.overlap else "without overlap"
-        ),
+        estimate_means=("with fitted overlap" if effects.overlap else "without overlap"),
         facts={
             "degrees": str(layout.degrees),
             "schedule": step.schedule,

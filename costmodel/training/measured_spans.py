@@ -16,11 +16,11 @@ Spans: TypeAlias = Mapping[str, Sequence[float]]
 """Least and most of each feature among measured runs."""
 
 _WORDS = {
-    "tp": "tensor parallel ranks", "pp": "stages", "vpp": "chunks of a stage",
-    "cp": "context parallel ranks", "ep": "expert parallel ranks", "replicas": "replicas",
-    "micro_batch": "sequences of a micro-batch", "seq_len": "tokens of a sequence",
-    "cut_seq": "tokens of a sequence that is cut", "hidden": "columns of the residual stream",
-    "zero_stage": "as stage of ZeRO",
+    "tp": "tensor parallel degree", "pp": "pipeline stages", "vpp": "chunks per stage (VPP)",
+    "cp": "context parallel degree", "ep": "expert parallel degree",
+    "replicas": "data parallel replicas", "micro_batch": "sequences per micro-batch",
+    "seq_len": "sequence length", "cut_seq": "sequence length under context parallelism",
+    "hidden": "hidden size", "zero_stage": "ZeRO stage",
 }  # fmt: skip
 _NOBODY = 1e9
 """Tokens of a sequence that is cut where no measured one is."""
@@ -78,6 +78,6 @@ def unmeasured(spans: Spans, table: RunTable) -> Iterator[str]:
         ends = (*spans.get(name, (own, own)), own)
         least, most, value = np.log2(ends) if name == "zero_stage" else ends
         if value > most:
-            yield f"no measured run has more than {most:g} {_WORDS[name]}, this {value:g}"
+            yield f"{_WORDS[name]} {value:g}, in measured runs at most {most:g}"
         elif value < least < _NOBODY:
-            yield f"no measured run has fewer than {least:g} {_WORDS[name]}, this {value:g}"
+            yield f"{_WORDS[name]} {value:g}, in measured runs at least {least:g}"

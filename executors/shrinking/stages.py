@@ -50,7 +50,7 @@ def with_few_micro_batches(plan: Plan) -> Plan:
         return plan
     times = pipeline.micro_batches
 
-    def fewer(item: PlannedCollective) -> PlannedCollective:
+    def restricted(item: PlannedCollective) -> PlannedCollective:
         if is_once(item, times) or item.count % times or item.backward % times:
             return item
         count, backward = item.count * FEW // times, item.backward * FEW // times
@@ -61,6 +61,6 @@ def with_few_micro_batches(plan: Plan) -> Plan:
         )  # fmt: skip
 
     stages = tuple(replace(s, in_flight=min(s.in_flight, FEW)) for s in pipeline.stages)
-    sends = tuple(fewer(s) for s in pipeline.sends)
+    sends = tuple(restricted(s) for s in pipeline.sends)
     few = replace(pipeline, micro_batches=FEW, stages=stages, sends=sends)
-    return replace(plan, pipeline=few, collectives=tuple(fewer(c) for c in plan.collectives))
+    return replace(plan, pipeline=few, collectives=tuple(restricted(c) for c in plan.collectives))

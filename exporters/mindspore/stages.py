@@ -83,8 +83,8 @@ def scheme_losses(plan: Plan) -> Iterator[str]:
         yield f"MindSpore has no schedule {pipeline.schedule}: 1f1b stands in the script"
     if len(pipeline.sends) > 0:
         yield (
-            "MindSpore chooses how a tensor is cut that goes from stage to stage; the plan sends "
-            "as many pieces as a stage has devices"
+            "MindSpore chooses the layout of a tensor that is sent between stages; in the plan "
+            "each device of a stage sends its shard"
         )
     if pipeline.micro_batches < pipeline.parts:
         yield (

@@ -105,7 +105,7 @@ class LayoutTable:
 
     @cached_property
     def elements(self) -> dict[tuple[tuple[int, ...], tuple[int, ...]], NDArray[np.float64]]:
-        """What `port_elements` found for some dims on some mesh."""
+        """What `shard_elements` found for some dims on some mesh."""
         return {}
 
     @cached_property
@@ -139,8 +139,8 @@ def _mask(axes: tuple[int, ...]) -> int:
     return sum(1 << axis for axis in axes if axis >= 0)
 
 
-def port_of(states: Sequence[LayoutPair]) -> LayoutTable:
-    """Port from the state of every candidate."""
+def layout_table_of(states: Sequence[LayoutPair]) -> LayoutTable:
+    """Layout table from the pair of every candidate."""
     number: dict[LayoutPair, int] = {}
     of = np.array([number.setdefault(s, len(number)) for s in states], dtype=np.intp)
     return LayoutTable(tuple(number), of)
@@ -161,8 +161,8 @@ def local_elements(dims: Sequence[int], layout: Layout, mesh: Mesh) -> int:
     return math.prod(layout.local_dims(dims, mesh.sizes))
 
 
-def port_elements(dims: Sequence[int], port: LayoutTable, mesh: Mesh) -> NDArray[np.float64]:
-    """Elements of the largest shard in every state of a port, shape (states,)."""
+def shard_elements(dims: Sequence[int], port: LayoutTable, mesh: Mesh) -> NDArray[np.float64]:
+    """Elements of the largest shard for each pair of a layout table, shape (states,)."""
     key = (tuple(dims), mesh.sizes)
     if key not in port.elements:
         sizes = np.array(dims, dtype=np.int64)
@@ -178,7 +178,7 @@ def entry_elements(dims: tuple[int, ...], port: LayoutTable, mesh: Mesh) -> NDAr
     key = (dims, mesh.sizes)
     if key not in port.entries:
         out = np.empty(len(port.of) + 1)
-        np.take(port_elements(dims, port, mesh), port.of, out=out[:-1])
+        np.take(shard_elements(dims, port, mesh), port.of, out=out[:-1])
         out[-1] = math.prod(dims)
         port.entries[key] = out
     return port.entries[key]

@@ -62,7 +62,7 @@ def explained(
         asked: candidates to explain in their place: the best one of them, all else chosen anew.
         report: receives progress.
     """
-    report("the price of memory")
+    report("the time that more memory would save")
     prices = memory_prices(case.posed)
     case = guided(case, prices)
     explaining = _Explaining(case, Subject(case, number), prices, report)

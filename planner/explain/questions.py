@@ -115,7 +115,7 @@ def _stage_of_tensor(plan: Plan, name: str) -> int:
     return found[0]
 
 
-def why_nothing_fits(
+def explain_infeasible(
     found: Question, asked: SearchOptions, machine_file: Document | None,
     error: InfeasibleError, report: Report = lambda _: None,
 ) -> Infeasibility:  # fmt: skip

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ir.causes import cause_text
 from ir.graph import Role
 from ir.layout import Layout
 from planner.candidates.layout_tables import LayoutTable
@@ -100,7 +101,7 @@ def _text(
     worst = max(range(len(ways)), key=times.__getitem__)
     noun = _noun(cause, name, ways[worst])
     if times[worst] <= times[0]:
-        return f"{noun} costs other ways to arrange it more than the plan: {_then(cause)} otherwise"
+        return f"{noun} is dearer in every other arrangement: {_then(cause)} otherwise"
     return f"{noun} takes {format_seconds(times[worst])}, in the plan {format_seconds(times[0])}"
 
 
@@ -119,8 +120,8 @@ def _then(cause: Obstacle) -> str:
 def _noun(cause: Obstacle, name: str, parts: Sequence[Term]) -> str:
     """What a node does or an edge moves, with the largest parts of it."""
     found = sorted(by_label(parts).items(), key=lambda kv: -kv[1])
-    told = ", ".join(label for label, _ in found[:2]) or "nothing"
-    what = "the work of" if cause.kind is ObstacleKind.NODE else "moving"
+    told = ", ".join(cause_text(label) for label, _ in found[:2]) or "nothing"
+    what = "the cost of" if cause.kind is ObstacleKind.NODE else "redistribution of"
     return f"{what} {name} ({told})"
 
 

@@ -38,6 +38,7 @@ from planner.repricing.other_size import resized
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
 from topology.cluster import Cluster
+from topology.units import format_count
 
 MOST_SHOWN = 5
 MOST_SEARCHES = 4
@@ -300,7 +301,8 @@ def _shape_text(plan: Plan) -> str:
         return "one stage, one micro-batch"
     chunks = f" of {pipeline.chunks} chunks" if pipeline.chunks > 1 else ""
     stages = "one stage" if pipeline.parts == 1 else f"{pipeline.parts} stages"
-    return f"{stages}{chunks}, {pipeline.micro_batches} micro-batches of {pipeline.micro_batch}"
+    batches = format_count(pipeline.micro_batches, "micro-batch", "es")
+    return f"{stages}{chunks}, {batches} of {pipeline.micro_batch}"
 
 
 _Rivals: TypeAlias = _ProblemRivals | _SearchRivals

@@ -61,7 +61,7 @@ def summary(plan: Plan, report: Report = lambda _: None) -> PlanExplanation:
         report: receives progress.
     """
     whole = _Whole(plan)
-    report("the price of memory in the stage that holds most")
+    report("time that more memory would save, in the stage that needs most")
     tightest = problem_of(plan, whole.fullest)
     prices = memory_prices(tightest.posed)
     slowest = guided(tightest, prices)
@@ -192,7 +192,7 @@ def _limits(whole: _Whole, memory: MemoryStatus) -> Iterator[str]:
         )
         waits = (step - works[whole.slowest]) / step
         yield (
-            f"even there {100 * waits:.1f} % of a step is pipeline bubble: "
+            f"its pipeline bubble is {100 * waits:.1f} % of a step: "
             f"{pipeline.micro_batches} micro-batches through {pipeline.parts} stages"
         )
     causes = plan.estimate.time_by_cause
@@ -235,7 +235,7 @@ def _rivals(whole: _Whole, case: PlanProblem, report: Report) -> tuple[Rival, ..
     own = [op for op in plan.operators if op.stage % plan.pipeline.parts == whole.slowest]
     out = [_of_baseline(baseline, plan.estimate.step_time_s) for baseline in plan.baselines]
     for each in whole.dearest(own, CONTENDERS):
-        report(f"the next best way for {each.example}")
+        report(f"second-best candidate of {each.example}")
         found = _otherwise(case, case.node_of(each.example))
         out += [] if found is None else [found]
     known = sorted((r for r in out if r.delta_s is not None), key=lambda r: (r.delta_s, r.name))
@@ -294,7 +294,7 @@ def _linked_tiers(plan: Plan) -> list[Tier]:
 
 def _link(plan: Plan, tier: str, report: Report) -> FasterLink:
     """Every part anew on the faster machine, its stages as they are cut."""
-    report(f"links of tier {tier} twice as fast")
+    report(f"links between devices of tier {tier}, twice as fast")
     faster = repriced(plan, Cluster.from_dict(plan.cluster).with_bandwidth(tier, LINK_FACTOR))
     same: dict[int, float] = {}
     best: dict[int, float] = {}

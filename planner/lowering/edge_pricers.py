@@ -20,7 +20,7 @@ from planner.candidates.layout_tables import (
     LayoutPair,
     LayoutTable,
     local_elements,
-    port_elements,
+    shard_elements,
 )
 from planner.lowering.edges import (
     EdgeKind,
@@ -207,7 +207,7 @@ class MindsporeEdges:
             groups = [(Collective.ALL_REDUCE, self._copies(rest)) for rest in source.forward]
             self._mirrors[source.forward] = self.model.table(groups)
         rows = np.arange(len(source.forward))
-        nbytes = port_elements(tensor.dims, source, self.mesh) * dtype_bytes(tensor.dtype)
+        nbytes = shard_elements(tensor.dims, source, self.mesh) * dtype_bytes(tensor.dtype)
         return self._mirrors[source.forward].time_s(
             rows, nbytes.astype(np.float64), tensor.latency_scale
         )

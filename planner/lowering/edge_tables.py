@@ -13,7 +13,7 @@ from costmodel.redistribution import UNREACHABLE_S
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph
 from planner.candidates.columns import IndexArray
-from planner.candidates.layout_tables import port_elements
+from planner.candidates.layout_tables import shard_elements
 from planner.candidates.operators import OpCandidates
 from planner.lowering.edges import is_same
 from planner.lowering.live_tensors import Copies
@@ -93,6 +93,6 @@ class EdgeTables:
         if not copies.counts:
             return EdgeTable(times, loads=loads)
         tensor = edge.kind.tensor
-        nbytes = port_elements(tensor.dims, table, self.setting.mesh) * dtype_bytes(tensor.dtype)
+        nbytes = shard_elements(tensor.dims, table, self.setting.mesh) * dtype_bytes(tensor.dtype)
         held = (~is_same(source, table) * nbytes)[spread]
         return EdgeTable(times, tuple([held * count for count in copies.counts]), loads)

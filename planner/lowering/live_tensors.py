@@ -17,7 +17,7 @@ from ir.graph import Op, Tensor
 from ir.ops import Engine, lookup
 from ir.plan_enums import MemoryCause
 from planner.candidates.columns import Columns
-from planner.candidates.layout_tables import LayoutTable, port_elements
+from planner.candidates.layout_tables import LayoutTable, shard_elements
 from planner.candidates.operators import OpCandidates
 from planner.lowering.liveness import Liveness, recomputable
 from planner.lowering.overlap import PieceLayers
@@ -79,7 +79,7 @@ class LiveTensors:
         """Bytes of the largest shard for every candidate, shape (C,)."""
         key = (id(port), tensor.dims, tensor.dtype)
         if key not in self._bytes:
-            per_state = port_elements(tensor.dims, port, self.mesh) * dtype_bytes(tensor.dtype)
+            per_state = shard_elements(tensor.dims, port, self.mesh) * dtype_bytes(tensor.dtype)
             self._bytes[key] = (port, np.asarray(per_state[port.of]))
         return self._bytes[key][1]
 

@@ -17,7 +17,7 @@ from ir.mindspore_forms.readers import NEVER_CUT
 from ir.plan import LEAVES
 from ir.plan_enums import MemoryCause
 from planner.candidates.columns import Columns
-from planner.candidates.layout_tables import LayoutPair, LayoutTable, port_of
+from planner.candidates.layout_tables import LayoutPair, LayoutTable, layout_table_of
 from planner.candidates.operators import OpCandidates
 from planner.lowering.edge_tables import EdgeTables
 from planner.lowering.edges import EdgeKind, EdgeKinds
@@ -219,7 +219,7 @@ class _Lowering:
 
     def _add_input(self, tensor: Tensor) -> None:
         layout = self.setting.input_layouts[tensor.name]
-        table = port_of([LayoutPair(layout, layout)])
+        table = layout_table_of([LayoutPair(layout, layout)])
         # What has a gradient comes from another stage; its readers say how long they keep it.
         received = self.liveness.derived and tensor.name in self.liveness.gradient
         holding = LiveTensor(
@@ -238,7 +238,7 @@ class _Lowering:
         if tensor.name not in self.sources:
             return
         self.layer = self.layer_of_node[self.sources[tensor.name].node]
-        table = port_of([LayoutPair(layout, layout)])
+        table = layout_table_of([LayoutPair(layout, layout)])
         node = Node.of(self.liveness, NodeKind.SENT, tensor.name, table, self._columns(1))
         number = self._add_node(node, (tensor.dims, tensor.dtype, layout), np.zeros(1), [])
         kind = self.kinds.of(tensor, gradient=tensor.name in self.liveness.gradient)
@@ -274,7 +274,7 @@ class _Lowering:
             if pinned:
                 self.left_out += len(table.states) - 1
                 whole = replicated(len(tensor.dims))
-                table = port_of([LayoutPair(whole, whole)])
+                table = layout_table_of([LayoutPair(whole, whole)])
             self.tables[key] = table
         return self.tables[key]
 

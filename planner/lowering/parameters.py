@@ -23,7 +23,7 @@ from ir.dtypes import dtype_bytes
 from ir.graph import Op, Tensor
 from ir.plan_enums import MemoryCause
 from planner.candidates.columns import Columns, IndexArray
-from planner.candidates.layout_tables import LayoutTable, local_elements, port_elements
+from planner.candidates.layout_tables import LayoutTable, local_elements, shard_elements
 from planner.lowering.edge_pricers import FreeEdges
 from planner.lowering.edges import EdgeKind, is_same
 from planner.lowering.liveness import Liveness
@@ -139,7 +139,7 @@ class Parameters:
     def node_table(self, own: Parameter) -> NodeTable:
         """Weight, gradient, master copy and moments each where they rest."""
         setting, columns, each = self.setting, own.columns, self._bytes(own.tensor)
-        local = port_elements(own.tensor.dims, own.layouts, setting.mesh)[own.layouts.of]
+        local = shard_elements(own.tensor.dims, own.layouts, setting.mesh)[own.layouts.of]
         update = self._update(own, local * each.moved_by_update) / setting.once_per
         gradient_at = np.where(columns.zero == 2, columns.states, columns.assignment)
         time_s = update[columns.states]
@@ -212,11 +212,11 @@ class Parameters:
             second = rows[some.zero == 2]
             if len(copies) > 1 and len(second):
                 # The gradient of a micro-batch in the layout of use.
-                used = port_elements(dims, target, setting.mesh) * width
+                used = shard_elements(dims, target, setting.mesh) * width
                 copies[1][second] = used[read]
         exchange_s = states.exchange_of(own.tensor.name)
         if exchange_s is not None:
-            local = port_elements(dims, own.layouts, setting.mesh)
+            local = shard_elements(dims, own.layouts, setting.mesh)
             spent_s = exchange_s(local[columns.states] * width)[:, None] / setting.once_per
             times = times + spent_s
             if loads is not None:
@@ -315,7 +315,7 @@ def brought_back(
 
 
 TIED_NOTE = (
-    "what several stages hold of the parameters lies alike in all of them, in the whole space"
+    "a parameter that several stages share has one layout in all of them; the space has no others"
 )
 """For the reader of a plan."""
 

@@ -55,8 +55,8 @@ STAGES_GAIN = 0.01
 """Share that they must save to be taken."""
 
 NOTES = (
-    "stages are cut where one activation crosses, sent in as many pieces as a stage has devices",
-    "gradients are added up when the passes of a stage are over, parameters updated after all",
+    "stage boundaries are where one activation crosses; each device of a stage sends its shard",
+    "gradients are reduced after the last micro-batch of a stage, the update follows all stages",
 )
 
 
@@ -161,8 +161,8 @@ class _Search:
         check_states(first.graph, self.task.cluster, self.task.request)
         devices, name = self.task.cluster.devices, self.task.cluster.name
         self.report(
-            f"{len(first.graph.ops)} operators, {len(first.cuts)} cuts, {len(shapes)} ways to cut "
-            f"a batch of {self.task.batch} on {devices} devices of {name}"
+            f"{len(first.graph.ops)} operators, {len(first.cuts)} stage boundaries, {len(shapes)} "
+            f"pipelines of a batch of {self.task.batch} on {devices} devices of {name}"
         )
         if Configuration(1, self.task.batch, 1) in shapes and not self.task.is_whole_far_beyond:
             self._find_one_batch()

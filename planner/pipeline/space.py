@@ -12,6 +12,7 @@ from planner.candidates.dialects import mindspore_devices_allowed
 from planner.request import RequestError, SearchRequest
 from topology.cluster import Cluster
 from topology.part import stage_cluster
+from topology.units import format_count
 
 MOST_CHUNKS = 4
 """Chunks on every device that are looked at unless they are asked for."""
@@ -45,8 +46,8 @@ class Configuration:
         if self.sizes:
             chunks = f" of {', '.join(map(str, self.sizes))} devices"
         return (
-            f"{self.stages} stages{chunks}, {self.micro_batches} micro-batches of "
-            f"{self.micro_batch}"
+            f"{format_count(self.stages, 'stage')}{chunks}, "
+            f"{format_count(self.micro_batches, 'micro-batch', 'es')} of {self.micro_batch}"
         )
 
 

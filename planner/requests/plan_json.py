@@ -63,7 +63,7 @@ def _split(report: PlanReport) -> dict[str, object]:
     }
 
 
-def nothing_fits(error: InfeasibleError) -> dict[str, object]:
+def infeasible(error: InfeasibleError) -> dict[str, object]:
     """The answer when no plan fits into memory."""
     return {
         "status": "infeasible",

@@ -154,7 +154,7 @@ def with_shards(
 
 
 WIDE = "float32"
-OWN_TYPE = f"{WIDE} as the model has it"
+OWN_TYPE = f"{WIDE}, the element type of the model"
 _USUAL = ("bf16", "fp16")
 """What a network is trained in, the better one first."""
 
@@ -183,7 +183,7 @@ def _priced(plan: Plan, cluster: Cluster, short: str) -> str:
     except RequestError:
         return ""
     time, memory = format_seconds(other.step_time_s), format_bytes(other.peak_memory_bytes)
-    return f"these splits take {time} and {memory} a device"
+    return f"this plan takes {time} and {memory} per device"
 
 
 def _told(plan: Plan, chip: Chip, short: str) -> str:
@@ -198,6 +198,6 @@ def _told(plan: Plan, chip: Chip, short: str) -> str:
         format_flops(chip.peak_flops[dtype]) for dtype in (usual, WIDE) if chip.supports(dtype)
     )
     return (
-        "an element of weights, activations and messages has 2 bytes instead of 4, a parameter "
-        f"with its states {kept}, and products reach {rates} at most"
+        "weights, activations and messages have 2 bytes per element instead of 4, a parameter "
+        f"with gradient and optimizer state {kept} bytes, and the peak is {rates}"
     )

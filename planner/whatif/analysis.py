@@ -27,7 +27,7 @@ from topology.units import parse_watts
 SECONDS_PER_DAY = 86_400.0
 
 
-def work_of(point: Point) -> float:
+def tokens_of(point: Point) -> float:
     """What a step gets done: tokens, or samples where the model has none."""
     return point.result.tokens or point.result.samples
 
@@ -44,7 +44,7 @@ def planned(points: Iterable[Point]) -> list[Point]:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What decides between points: the step as estimated, or the upper quarter of its interval."""
+    """What decides between points: the estimated step, or the 75th percentile of its interval."""
 
     robust: bool = False
     unlike: float = 1.0
@@ -71,7 +71,7 @@ class Ranking:
         """Work per second in them; 0 where nothing is planned."""
         if not point.result.is_planned or point.result.step_s <= 0:
             return 0.0
-        return work_of(point) / self.step_s(point)
+        return tokens_of(point) / self.step_s(point)
 
 
 MEDIAN = Ranking()
@@ -177,7 +177,7 @@ known. A unit of work is a token, or a sample where the model has none."""
 
 def objectives(point: Point, prices: Prices, ranking: Ranking = MEDIAN) -> tuple[float, ...]:
     """What a planned point takes, as `OBJECTIVES` names it; an unknown price is worst."""
-    result, work = point.result, work_of(point)
+    result, work = point.result, tokens_of(point)
     price = bill(prices, result.chip, point.devices, ranking.step_s(point)).step_price
     each = float("inf") if price is None else price / work
     factors = {name: point.place.factor(name) for name in FACTORS}

@@ -225,7 +225,7 @@ class PricedLayouts:
         """Those that fit, the fastest first; of equal ones the one with the least memory.
 
         Args:
-            robust: whether the upper quarter of the interval decides, not its middle.
+            robust: whether the 75th percentile of the interval decides, not its middle.
         """
         fine = np.flatnonzero(self.fits)
         seconds = self.upper_s if robust else self.step_s
@@ -349,7 +349,7 @@ def table_of(run: TrainingRun, rows: FloatArray) -> RunTable:
 def _of_some(
     run: TrainingRun, rows: FloatArray, known: Calibration
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Step times, memory and the upper quarter of the times of rows that go with a run."""
+    """Step times, memory and the 75th percentile of the times of rows that go with a run."""
     family = family_of(run)[0].name
     constants = known.constants[family]
     many = table_of(run, rows)
@@ -364,7 +364,7 @@ def _of_some(
 
 
 def _upper_quarter(run: TrainingRun, known: Calibration) -> float:
-    """Logarithm of the upper quarter over the middle of a run like none that was measured."""
+    """Logarithm of the 75th percentile over the middle of a run like none that was measured."""
     ends = known.interval.get(block_of(run))
     return QUARTER * UNKNOWN_DEVIATION * (ends.new[1] if ends else _UNKNOWN_END)
 

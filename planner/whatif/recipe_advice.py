@@ -158,7 +158,7 @@ def best_changes(
     own: PricedRun, recipe: RecipeRun, found: Framework, count: int = 3
 ) -> list[Change]:
     """The best single changes that the framework can say, the one that saves most first, by the
-    upper quarter of the interval: what was hardly measured must promise more.
+    75th percentile of the interval: what was hardly measured must promise more.
 
     Where the recipe does not fit, those that make it fit, the fastest first.
     """
@@ -186,7 +186,7 @@ def best_changes(
 
 
 def _better(new: PricedRun, old: PricedRun) -> bool:
-    """Whether a run fits and is faster, in the middle and in the upper quarter of its interval; an
+    """Whether a run fits and is faster, in the median and the 75th percentile of its interval; an
     old one that does not fit is slower than all.
     """
     if not old.fits:
@@ -304,7 +304,7 @@ def best_of_all(
     own: PricedRun, recipe: RecipeRun, found: Framework, report: Report = lambda _: None
 ) -> Change | None:
     """The fastest layout that fits, that the framework can say and that the simulation confirms, by
-    the upper quarter of the interval; None if none is faster.
+    the 75th percentile of the interval; None if none is faster.
     """
     job = recipe.run
     plain = replace(job, layout=replace(job.layout, stage_layers=(), schedule=""))

@@ -44,7 +44,7 @@ def changed(plan: Plan) -> Plan:
 TEXT = """\
 A takes 3 s, B 2 s: B is 1.5 x faster
 
-Asked and found
+Request and result
         A        B
 target  generic  jax
 

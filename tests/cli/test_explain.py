@@ -30,7 +30,7 @@ def test_the_summary_has_what_costs_what_limits_and_what_is_next(
     run = planner("explain", plan)
     assert run.code == 0
     assert run.out.startswith("A step takes ")
-    for heading in ("Dearest operators", "Memory at the peak", "Closest rivals", "Links twice"):
+    for heading in ("Heaviest operators", "Memory at the peak", "Closest rivals", "Links twice"):
         assert f"\n{heading}" in run.out
     assert max(map(len, run.out.splitlines())) <= 100
     record = planner("explain", plan, "--json").json

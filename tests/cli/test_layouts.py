@@ -53,7 +53,7 @@ def test_the_upper_quarter_decides_unless_told() -> None:
 def test_layouts_beyond_what_was_measured_are_flagged(planner: Callable[..., Any]) -> None:
     call = ("layouts", *JOB, "--hold", "cp=8")
     told = planner(*call)
-    assert "more than 2 context parallel ranks, this 8" in told.out
+    assert "context parallel degree 8, in measured runs at most 2" in told.out
     for each in json.loads(planner(*call, "--json").out)["best"]:
         assert any("context parallel" in what for what in each["unmeasured"])
         assert each["step_s"] < each["upper_s"] < each["high_s"]

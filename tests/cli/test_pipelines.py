@@ -67,7 +67,7 @@ def test_simulate_runs_every_stage(staged: Path, planner: Planner, tmp_path: Pat
     assert trace.exists()
     slower = planner("simulate", staged, "--bandwidth", "card=0.1", "--json").json
     assert slower["step_time_s"] > found["step_time_s"]
-    assert "Why stages wait" in planner("simulate", staged).out
+    assert "Pipeline bubble by cause" in planner("simulate", staged).out
 
 
 def test_show_knows_the_operators_and_writes_the_report(

@@ -14,7 +14,7 @@ from cli.text import fitted, page, show
 from ir.plan import Plan
 from ir.plan_estimate import Baseline
 from planner.request import InfeasibleError
-from planner.requests.plan_json import communicators, dumps, found, nothing_fits
+from planner.requests.plan_json import communicators, dumps, found, infeasible
 
 pytestmark = pytest.mark.fast
 
@@ -50,14 +50,14 @@ Heaviest operators: layouts of operands -> results
 operator              count    time     %  layouts
 MatMul layers.*.proj      2  500 ms  16.7  [all,-], [-,card] -> [-,-,-]+card
 Softmax head              1  500 ms  16.7  [all,-,-] -> [all,-,-]
-In layouts a tier stands for all its axes and `all` for every axis; `-` is a whole dimension,
-`+card` terms of a sum over the cards.
+In layouts `-` is a dimension that is not split, a tier such as `card` stands for all mesh axes of
+that tier, `all` for all axes of the mesh, and `+card` is a partial sum over the cards.
 
-Largest parameters: layout at rest -> as used, if another
+Largest parameters: layout at rest -> as used, where different
 parameter             count  dims       bytes  layouts
 layers.*.proj.weight      2  1024x1024  4 MiB  [server*card0,card1] -> [-,card1]
 
-Computed again in the backward pass, to save memory
+Recomputed in the backward pass, to save memory
 2 x MatMul at layers.*.proj
 
 Notes
@@ -170,7 +170,7 @@ def test_what_does_not_fit_is_said_once(what: str, line: str) -> None:
 
 
 def test_what_does_not_fit_has_the_same_keys_and_more(plan: Plan) -> None:
-    assert set(found(plan, [])) < set(nothing_fits(ERROR))
+    assert set(found(plan, [])) < set(infeasible(ERROR))
 
 
 @pytest.mark.parametrize("length", [46, 47, 200])

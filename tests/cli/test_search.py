@@ -234,7 +234,7 @@ def test_why_nothing_fits_is_said_before_the_look_for_what_would(
     def left(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.other_ways.nothing_fits", left)
+    monkeypatch.setattr("cli.other_ways.explained", left)
     run = planner("search", mlp, "--devices", 2, "--memory", "1MiB")
     assert run.code == 130
     assert "available 1 MiB" in run.err

@@ -102,7 +102,13 @@ def test_unequal_devices_are_drawn_from_a_seed(planner: Planner, plan_file: Path
 def test_a_layout_is_simulated_without_a_file(planner: Planner) -> None:
     run = planner("simulate", "--layout", LAYOUT, "--cluster", "dgx-h100", "llama3-8b")
     assert run.code == 0, run.err
-    for part in ("llama3-8b: one step in", "tokens/s", "Why stages wait", "stage 1", "Notes"):
+    for part in (
+        "llama3-8b: one step in",
+        "tokens/s",
+        "Pipeline bubble by cause",
+        "stage 1",
+        "Notes",
+    ):
         assert part in run.out
     found = answer(
         planner("simulate", "--layout", LAYOUT, "--cluster", "dgx-h100", "llama3-8b", "--json")

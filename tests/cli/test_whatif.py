@@ -30,7 +30,7 @@ def test_a_sweep_is_a_table_a_picture_and_a_text(
     ]
     assert all(float(r["step_s"]) > 0 for r in rows)
     assert picture.read_text().startswith("<?xml")
-    for words in ("6 points, 6 searches", "Scaling", "No other plan beats", "in 1 days", "wrote"):
+    for words in ("6 points, 6 searches", "Scaling", "Pareto front", "in 1 days", "wrote"):
         assert words in found.out
     assert "6 of 6 searches" in found.err
 

@@ -75,7 +75,7 @@ def test_notes_say_what_a_step_counts() -> None:
     assert len(plain) == 1
     notes = basis_notes(H100, software_profile("torchtitan", "torch", H100))
     assert notes[0] == plain[0]
-    assert notes[1].startswith("software torchtitan, fitted to runs on hopper: kernels take")
+    assert notes[1].startswith("software profile torchtitan, fitted to runs on hopper: time of")
     assert all(is_basis_note(note) for note in notes)
     assert not is_basis_note("3 operators are repeated")
 

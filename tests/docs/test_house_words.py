@@ -45,22 +45,35 @@ NAMES = {
     "at_work": "concurrent",
     "changeover": "migration cost",
     "wants": "takes, or needs",
+    "wished": "soft constraints",
+    "nothing_fits": "infeasible",
+    "port_of": "layout table",
+    "port_elements": "elements of a layout table",
+    "of_the_mind": "hypothetical",
+    "whole_search": "pipeline search",
     "turns": "breakpoints, or passes in order",
     "halving": "recursive",
     "joint": "pipeline search",
     "posed": "restricted",
     "task": "a task of what",
+    "beside": "compared with",
+    "fewer": "restricted",
+    "wish": "soft constraint",
 }
 """Names of modules, public classes and functions, in lower case with underscores. Parts count as
-well, but for the last two, which stand for whole names."""
-WHOLE = {"posed", "task"}
+well, but for those of `WHOLE`, which stand for whole names."""
+WHOLE = {"posed", "task", "beside", "fewer", "wish"}
 PHRASES = (
     r"taking turns", r"take turns", r"other stages at work", r"no say\b", r"arrives repeated",
     r"going round", r"go round", r"micro-batches on the way", r"put off", r"further tokens?",
     r"of the mind", r"inherited from the mean", r"nine of ten", r"in the midst", r"on offer",
     r"seconds of plans", r"nothing is assumed to overlap", r"rests? in the memory of the host",
     r"\d\}? became \{?\d", r"activations made again", r"beside (?:the )?(?:computation|plan)\b",
-    r"repeated on every device", r"at nine tenths",
+    r"repeated on every device", r"at nine tenths", r"as nothing else was asked",
+    r"in the reserve first", r"by published runs \d", r"kernels take so many times",
+    r"is a whole dimension", r"three of four (?:such )?steps", r"upper quarter",
+    r"known before\)", r"most work per second", r"ways? to cut a batch",
+    r"next best way", r"the price of memory", r"[Dd]earest operators",
 )  # fmt: skip
 ANY_PHRASE = re.compile("|".join(PHRASES))
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, PAGES, anchors, links, name_of, outside_code, paragraphs
+from tests.docs.pages import DOCS, PAGES, ROOT, anchors, links, name_of, outside_code, paragraphs
 
 pytestmark = pytest.mark.fast
 
 COLUMNS, LINES = 160, 5
+TOPS = "cli|costmodel|executors|exporters|importers|ir|planner|report|service|tests|topology"
+FILE = re.compile(rf"`((?:{TOPS}|benchmarks|data/\w+|docs|examples)/[\w./*-]+)`")
+"""A file or folder of the repository, by its path from the root."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -34,6 +38,14 @@ def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target.read_text("utf-8"))):
             wrong.append(link)
     assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    if page.parent.name == "decisions":
+        return  # what was decided then
+    named = [name for name in FILE.findall(page.read_text("utf-8")) if "NAME" not in name]
+    assert [name for name in named if not any(ROOT.glob(name))] == []
 
 
 def test_every_page_has_its_place_on_the_site() -> None:

@@ -58,7 +58,7 @@ def test_the_page_tells_what_the_summary_tells(plan: Plan) -> None:
     for text in (
         "tiny", "3 s", "step time, uncalibrated", "2.67 samples/s", "3 GiB", "limit 4 GiB",
         "all-gather over links between servers", "compute forward", "activations", "layers.*.proj",
-        "Computed again in the backward pass", "a note", "No plan of the space below takes less",
+        "Recomputed in the backward pass", "a note", "No plan of the space below takes less",
         "1024x1024", "Collectives by tier",
     ):  # fmt: skip
         assert text in words, text

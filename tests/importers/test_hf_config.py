@@ -78,7 +78,7 @@ def test_the_sequence_is_what_is_asked_for() -> None:
 def test_without_a_sequence_it_is_as_long_as_there_are_positions_up_to_4096() -> None:
     graph = import_config(SMALL["llama"], "llama", "a test")
     assert graph.tensors["input_ids"].dims == (1, 64)
-    assert graph.notes == ("sequence is 64, as nothing else was asked for",)
+    assert graph.notes == ("sequence 64 by default; --bind sequence=N sets it",)
     long = import_config(
         {**DECODER, "model_type": "llama", "max_position_embeddings": 9999}, "l", ""
     )

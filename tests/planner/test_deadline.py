@@ -7,7 +7,7 @@ import pytest
 from ir.plan import Plan
 from ir.plan_estimate import Estimate
 from planner.explain import why_infeasible
-from planner.explain.questions import why_nothing_fits, with_fixes
+from planner.explain.questions import explain_infeasible, with_fixes
 from planner.pipeline.feasibility_probe import FeasibilityProbe
 from planner.pipeline.infeasibility import with_remedy
 from planner.pipeline.objectives import least_memory
@@ -129,5 +129,5 @@ def test_a_command_has_one_time_limit_from_its_first_question(
     with pytest.raises(InfeasibleError):
         asked.plan()
     with pytest.raises(InfeasibleError):
-        why_nothing_fits(asked, options, None, ERROR)
+        explain_infeasible(asked, options, None, ERROR)
     assert told == [25.0, 0.0]

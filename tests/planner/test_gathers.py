@@ -13,7 +13,7 @@ from ir.graph import OpGraph
 from ir.layout import Layout
 from ir.plan import Plan, PlannedTensor
 from ir.plan_enums import Cause
-from planner.candidates.layout_tables import LayoutPair, port_of
+from planner.candidates.layout_tables import LayoutPair, layout_table_of
 from planner.lowering.edge_pricers import edge_pricer
 from planner.lowering.edges import EdgeKind
 from planner.lowering.liveness import analyse
@@ -151,8 +151,8 @@ def test_more_bandwidth_is_never_slower_and_nothing_costs_less_than_nothing(mach
     faster = cluster
     for tier in ("server", "card"):
         faster = faster.with_bandwidth(tier, 3.0)
-    rest = port_of([LayoutPair(WHOLE, WHOLE), LayoutPair(PARTS, PARTS)])
-    used = port_of([LayoutPair(WHOLE, SUMS)])
+    rest = layout_table_of([LayoutPair(WHOLE, WHOLE), LayoutPair(PARTS, PARTS)])
+    used = layout_table_of([LayoutPair(WHOLE, SUMS)])
     for rows in (16, 1024, 65536):
         tensor = Shardable((rows, 256), "bfloat16", bucket_share(rows * 512))
         kind = EdgeKind(tensor, gradient=True, parameter=True, regathered=True)

@@ -56,8 +56,8 @@ def test_a_simulation_reads_alike_from_its_json() -> None:
 def test_a_sweep_names_its_best_point_and_what_no_point_does() -> None:
     parts = list(sweep.parts(SWEEP, "1 TFLOP/s bf16"))
     told = lines(parts)
-    assert told[0] == "net: 2 points, 2 searches (0 known before), 1 with a plan"
-    assert told[1] == "most work per second: devices 8, batch 16"
+    assert told[0] == "net: 2 points, 2 searches (0 cached), 1 with a plan"
+    assert told[1] == "highest throughput: devices 8, batch 16"
     assert told[2] == "  32 samples/s, MFU 25.0 % of 1 TFLOP/s bf16, step 0.5 s, dp=8"
     assert "1e+06 samples in 1 days: no point does it, the fastest takes 2.5 days" in told
     assert table(parts, "Points") == [

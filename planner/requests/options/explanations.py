@@ -30,7 +30,7 @@ class ExplanationOptions:
     )] = None
     rivals: Annotated[int, Option(
         group=Group.QUESTION, value="N", unit="candidates",
-        help="Next best candidates to explain.",
+        help="Runner-up candidates to explain.",
     )] = 3
     cuts: Annotated[str | None, Option(
         group=Group.QUESTION, value="CUTS",
@@ -40,6 +40,6 @@ class ExplanationOptions:
     calibration: Annotated[Document | None, CALIBRATION] = None
     sensitivity: Annotated[bool, Option(
         group=Group.QUESTION,
-        help="Say how far bandwidth, batch and memory may move before the plan changes.",
+        help="Within which range of bandwidth, batch and memory the plan stays the best.",
     )] = False
     # fmt: on

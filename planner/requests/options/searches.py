@@ -57,24 +57,24 @@ class SearchOptions:
     )] = None
     optimizer: Annotated[str, Option(
         group=Group.MODEL, choices=OPTIMIZERS, noun="optimizer", commands=_MACHINES,
-        help="What keeps state for every parameter in training. In bf16 a parameter takes 16 bytes "
-        "with Adam and LAMB, 12 with Muon (matrices), momentum and Adagrad, 8 with Adafactor and "
-        "SGD.",
+        help="Optimizer of training. In bf16 a parameter, its gradient and optimizer state take 16 "
+        "bytes with Adam and LAMB, 12 with Muon (matrices), momentum and Adagrad, 8 with Adafactor "
+        "and SGD.",
     )] = "adamw"
     attention: Annotated[str, Option(
         group=Group.MODEL, choices=ATTENTION, noun="form of attention",
         commands=("search", "whatif"),
-        help="fused prices attention as one kernel, decomposed as it stands in the file.",
+        help="fused prices attention as one kernel (flash attention), decomposed as the operators "
+        "of the file.",
     )] = "fused"
     cut_positions: Annotated[bool, Option(
         group=Group.MODEL, flags=("--cut-positions/--no-cut-positions",), commands=_SEARCH,
-        help="Whether convolutions and pooling may be cut along the positions of their images, so "
-        "that neighbours send each other edges. A pin or a dataset strategy that cuts them allows "
-        "it too.",
+        help="Whether convolutions and pooling may be split along height and width, with a halo "
+        "exchange of neighbours. A pin or a dataset strategy that splits them allows it too.",
     )] = False
     rule: Annotated[tuple[str, ...], Option(
         group=Group.MODEL, value="KIND:RULE", commands=("search", "inspect"),
-        help="What may be split in operators that the catalogue lacks, such as "
+        help="Sharding rule of an operator that the catalogue lacks, such as "
         "'custom::Twist: b s h -> b s h'. May be repeated.",
     )] = ()
     rules: Annotated[Document | None, Option(
@@ -121,8 +121,8 @@ class SearchOptions:
     recompute: Annotated[str, Option(
         group=Group.BATCH, choices=("auto", "none", "selective", "full"), noun="way",
         commands=_SEARCH,
-        help="What the backward pass may compute again to save memory: nothing, single operators, "
-        "every block as a whole, or what is best for each.",
+        help="Activation recomputation: none, selective (single operators), full (whole blocks), "
+        "or what is best for each block (auto).",
     )] = "auto"
     zero: Annotated[str, Option(
         group=Group.BATCH, choices=("auto", "0", "1", "2", "3"), noun="stage of ZeRO", first=True,
@@ -132,13 +132,13 @@ class SearchOptions:
     )] = "auto"
     offload: Annotated[str, Option(
         group=Group.BATCH, choices=("auto", "on", "off"), commands=_SEARCH,
-        help="Optimizer state in the memory of the host, which comes to the device for the update: "
-        "of no parameter, of all, or where that is best.",
+        help="Optimizer offload: state in host memory, copied to the device for the update, of no "
+        "parameter (off), of all (on), or where that is best (auto).",
     )] = "off"
 
     tp: Annotated[int | None, Option(
         group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
-        help="Tensor parallelism to hold: weights of matrix products are split so many ways.",
+        help="Tensor parallel degree to hold: weights of matrix products are split so many ways.",
     )] = None
     pipeline: Annotated[str | None, Option(
         group=Group.SEARCH, value="promising|needed|auto|off|N", first=True, commands=_SEARCH,
@@ -149,55 +149,55 @@ class SearchOptions:
     )] = None
     dp: Annotated[int | None, Option(
         group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
-        help="Data parallelism to hold: every operator splits the batch so many ways.",
+        help="Data parallel degree to hold: every operator splits the batch so many ways.",
     )] = None
     ep: Annotated[int | None, Option(
         group=Group.SEARCH, value="N", commands=_SEARCH,
-        help="Expert parallelism to hold: routed experts are spread over so many devices of a "
+        help="Expert parallel degree to hold: routed experts are spread over so many devices of a "
         "stage, which share the other degrees too.",
     )] = None
     context_parallel: Annotated[str, Option(
         group=Group.SEARCH, value="auto|off|N", commands=_SEARCH,
         flags=("--context-parallel", "--cp"),
-        help="Parts in which attention cuts the tokens of its queries, off for one; keys and "
-        "values are gathered for it.",
+        help="Context parallel degree: attention splits the tokens of its queries so many ways and "
+        "gathers keys and values; off is 1.",
     )] = "auto"
     sequence_parallel: Annotated[str, Option(
         group=Group.SEARCH, choices=("auto", "on", "off"), commands=_SEARCH,
-        help="Cut activations along their tokens: on wherever operators would be replicated "
-        "otherwise, off nowhere.",
+        help="Sequence parallelism: activations split along their tokens wherever operators would "
+        "be replicated otherwise (on), nowhere (off), or where that is best (auto).",
     )] = "auto"
     ring_attention: Annotated[str, Option(
         group=Group.SEARCH, choices=("auto", "off"), commands=_SEARCH,
-        help="Ring attention: keys and values travel while attention computes, where that is "
-        "faster than to gather them.",
+        help="Ring attention: keys and values are passed around while attention computes, where "
+        "that is faster than to gather them.",
     )] = "off"
     interleave: Annotated[str, Option(
         group=Group.SEARCH, value="auto|V", commands=_SEARCH,
-        help="Chunks of the network on every pipeline rank (interleaved schedule, VPP).",
+        help="Virtual pipeline stages (VPP): model chunks per pipeline rank, interleaved schedule.",
     )] = "auto"
     stage_meshes: Annotated[str, Option(
         group=Group.SEARCH, choices=("equal", "any"), commands=_SEARCH,
-        help="Devices of the pipeline stages: as many for each, or parts of any size down to a "
-        "sixteenth of the machine. No format of a framework says the latter.",
+        help="Devices of the pipeline stages: as many for each (equal), or of any size down to a "
+        "sixteenth of the machine (any), which no framework's files can express.",
     )] = "equal"
     overlap: Annotated[str, Option(
         group=Group.SEARCH, choices=("auto", "none"), commands=_SEARCH,
-        help="Whether gathers of parameters and reductions of gradients overlap computation, so "
-        "that the step counts their exposed part alone; none prices the step without overlap.",
+        help="auto: parameter gathers and gradient reductions overlap computation, and the step "
+        "counts their exposed part; none: a step without overlap.",
     )] = "auto"
     profile: Annotated[str, Option(
         group=Group.TARGET, value="auto|NAME", choices=SOFTWARE, noun="software profile",
         commands=("search", "whatif"),
-        help="The software that runs the plan: how much longer kernels take in a step than alone, "
-        "what of messages shows and what the host costs. auto takes what the target usually has on "
-        "the machine; generic counts none of it; others are " + ", ".join(SOFTWARE[2:]) + ".",
+        help="Software profile: how much longer kernels take in a step than alone, how much "
+        "communication is exposed, and host overhead. auto takes that of the target on the "
+        "machine; generic counts none of it; others are " + ", ".join(SOFTWARE[2:]) + ".",
     )] = "auto"
     calibration: Annotated[Document | None, CALIBRATION] = None
     solver: Annotated[str, Option(
         group=Group.SEARCH, value="NAME", choices=_SOLVERS, noun="solver",
         commands=("search", "whatif"),
-        help="Who decides: portfolio, dynamic_programming, ilp, local_search, lagrangian, "
+        help="Solver: portfolio, dynamic_programming, ilp, local_search, lagrangian, "
         "recursive_bisection (at once, at any width), propagation (from the pins), "
         "mindspore_propagation (in MindSpore's order), "
         "mindspore_elimination (MindSpore's dynamic programming), recursive_programming "
@@ -205,23 +205,22 @@ class SearchOptions:
     )] = "portfolio"
     time_limit: Annotated[float, Option(
         group=Group.SEARCH, value="SECONDS", unit="seconds", commands=_MACHINES,
-        help="Emergency brake of the whole command, the look for what would fit included. An "
-        "answer that it cut short says so.",
+        help="Wall-clock limit of the whole command; an answer that it cut short says so.",
     )] = 30.0
     effort: Annotated[int, Option(
         group=Group.SEARCH, value="E", commands=("search", "whatif"),
-        help="Work to spend, 1 or more. The same effort gives the same plan on any machine.",
+        help="Search effort, 1 or more. The same effort gives the same plan on any machine.",
     )] = 1
     cost: Annotated[str, Option(
         group=Group.SEARCH, choices=("time", "mindspore", "communication", "memory"), noun="cost",
         commands=_SEARCH,
-        help="What is minimised: the time of a step, or the cost that MindSpore's own searches "
-        "minimise, to repeat and compare their choices. The times printed are the planner's. With "
-        "stages the layouts inside every one follow mindspore and communication.",
+        help="Objective: the time of a step; the cost that MindSpore's own searches minimise, to "
+        "repeat their choices; bytes of communication; or peak memory. The times printed are the "
+        "planner's. With stages, mindspore and communication decide the layouts inside each.",
     )] = "time"
     pin: Annotated[tuple[str, ...], Option(
         group=Group.SEARCH, value="NAME=CUTS", commands=_SEARCH,
-        help="Cuts of an operator's inputs that the plan must keep, as in MindSpore's in_strategy, "
+        help="Split of an operator's inputs that the plan must keep, as MindSpore's in_strategy, "
         "such as 'model.layers.*.mlp.up_proj=((16,1,1),(1,1))'. NAME is a name or a scope, with "
         "wildcards, and may have the operator's kind before it. 'NAME->=((16,1,1),)' holds those "
         "that read its result, as MindSpore's out_strategy. May be repeated.",
@@ -229,8 +228,8 @@ class SearchOptions:
     rest: Annotated[str, Option(
         group=Group.SEARCH, choices=("semi-auto", "auto", "propagation"), noun="way",
         commands=_SEARCH,
-        help="Operators that are given nothing, by a pin or a file: split by batch as in "
-        "MindSpore's semi-automatic mode, searched, or as their neighbours are.",
+        help="Operators without a pin: split by batch as in MindSpore's semi-automatic mode, "
+        "searched (auto), or as their neighbours are (propagation).",
     )] = "auto"
     keep_close_to: Annotated[Document | None, Option(
         group=Group.SEARCH, value="FILE", commands=_SEARCH, file="name a plan.json",
@@ -239,14 +238,15 @@ class SearchOptions:
     )] = None
     max_changes: Annotated[int | None, Option(
         group=Group.SEARCH, value="K", unit="operators", commands=_SEARCH,
-        help="With --keep-close-to: operators that may be split otherwise than there; with stages "
-        "also those that another part of the machine may have.",
+        help="With --keep-close-to: operators whose split may change; with stages also operators "
+        "that may go to another pipeline rank.",
     )] = None
 
     target: Annotated[str, Option(
         group=Group.TARGET, choices=("mindspore", "jax", "torch", "generic"), noun="target",
         first=True, commands=("search", "whatif"),
-        help="What applies the plan: decides which splits there are and which files are written.",
+        help="Framework that applies the plan: decides which splits there are and which files are "
+        "written.",
     )] = "mindspore"
     dataset_strategy: Annotated[str | None, Option(
         group=Group.TARGET, value="TEXT", commands=_MACHINES,
@@ -256,8 +256,9 @@ class SearchOptions:
     )] = None
     all_to_all: Annotated[bool, Option(
         group=Group.TARGET, flags=("--all-to-all/--no-all-to-all",), commands=_PLANS,
-        help="Whether MindSpore may exchange slices: AutoParallel does, set_auto_parallel_context "
-        "does with enable_alltoall=True. Otherwise it gathers and cuts again.",
+        help="Whether MindSpore may redistribute with all-to-all: AutoParallel does, "
+        "set_auto_parallel_context does with enable_alltoall=True. Otherwise it gathers and "
+        "slices.",
     )] = True
     shard: Annotated[Document | None, Option(
         group=Group.TARGET, value="FILE", commands=_SEARCH, file="name a YAML or JSON file",

@@ -16,6 +16,26 @@ DEFAULT_CLUSTER = "atlas-800t-a2"
 DEFAULT_PRECISION = "bf16"
 
 
+_PRECISION = Option(
+    group=Group.MODEL, value="bf16|fp16|fp8|...", usual=DEFAULT_PRECISION, first=True,
+    help="Element type of the matrix products of a layout.",
+)  # fmt: skip
+_PROFILE = Option(
+    group=Group.MODEL, value="auto|NAME", usual="auto: the usual one of the machine",
+    help="Software profile of a layout, such as megatron-core or mindspeed.",
+)  # fmt: skip
+_ATTENTION = Option(
+    group=Group.MODEL, choices=LAYOUT_ATTENTION, noun="attention kernel",
+    usual="auto: as scripts of the software ask for",
+    help="Attention of a layout: one fused kernel, or products with softmax between them "
+    "(decomposed).",
+)  # fmt: skip
+_OPTIMIZER = Option(
+    group=Group.MODEL, choices=OPTIMIZERS, noun="optimizer", usual="adamw",
+    help="Optimizer of a layout.",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class SimulationOptions:
     """The options of a simulation; `planner simulate --help` explains each."""
@@ -81,7 +101,7 @@ class SimulationOptions:
         help="Steps drawn with --jitter and the like.",
     )] = 20
     seed: Annotated[int, Option(
-        group=Group.SIMULATION, value="N", help="Other random numbers for unequal devices.",
+        group=Group.SIMULATION, value="N", help="Random seed of unequal devices.",
     )] = 0
     # fmt: on
 
@@ -118,25 +138,10 @@ class LayoutOptions:
         "the config.json says unless given).",
     )]
     """Such as `tp=8,pp=16,dp=128,batch=2048`."""
-    precision: Annotated[str, Option(
-        group=Group.MODEL, value="bf16|fp16|fp8|...", usual=DEFAULT_PRECISION, first=True,
-        help="Type of the matrix products, with --layout.",
-    )] = DEFAULT_PRECISION
-    profile: Annotated[str, Option(
-        group=Group.MODEL, value="auto|NAME", usual="auto: the usual one of the machine",
-        help="With --layout the software whose constants are used, such as megatron-core or "
-        "mindspeed.",
-    )] = "auto"
-    attention: Annotated[str, Option(
-        group=Group.MODEL, choices=LAYOUT_ATTENTION, noun="attention kernel",
-        usual="auto: as scripts of the software ask for",
-        help="With --layout, the kernel of attention: one fused kernel, or products with softmax "
-        "between them (decomposed).",
-    )] = "auto"
-    optimizer: Annotated[str, Option(
-        group=Group.MODEL, choices=OPTIMIZERS, noun="optimizer", usual="adamw",
-        help="With --layout, how parameters are updated; a plan has its own.",
-    )] = "adamw"
+    precision: Annotated[str, _PRECISION] = DEFAULT_PRECISION
+    profile: Annotated[str, _PROFILE] = "auto"
+    attention: Annotated[str, _ATTENTION] = "auto"
+    optimizer: Annotated[str, _OPTIMIZER] = "adamw"
     # fmt: on
     cluster: str = DEFAULT_CLUSTER
 
@@ -162,24 +167,10 @@ class RankingOptions:
         help="A bundled machine, or a chip such as h100.",
     )] = DEFAULT_CLUSTER
     calibration: Annotated[Document | None, CALIBRATION] = None
-    precision: Annotated[str, Option(
-        group=Group.MODEL, value="bf16|fp16|fp8|...",
-        help="Type of the matrix products.",
-    )] = DEFAULT_PRECISION
-    profile: Annotated[str, Option(
-        group=Group.MODEL, value="auto|NAME", usual="auto: the usual one of the machine",
-        help="The software whose constants are used, such as megatron-core or mindspeed.",
-    )] = "auto"
-    attention: Annotated[str, Option(
-        group=Group.MODEL, choices=LAYOUT_ATTENTION, noun="attention kernel",
-        usual="auto: as scripts of the software ask for",
-        help="The kernel of attention: one fused kernel, or products with softmax between "
-        "them (decomposed).",
-    )] = "auto"
-    optimizer: Annotated[str, Option(
-        group=Group.MODEL, choices=OPTIMIZERS, noun="optimizer",
-        help="What keeps state for every parameter in training.",
-    )] = "adamw"
+    precision: Annotated[str, _PRECISION] = DEFAULT_PRECISION
+    profile: Annotated[str, _PROFILE] = "auto"
+    attention: Annotated[str, _ATTENTION] = "auto"
+    optimizer: Annotated[str, _OPTIMIZER] = "adamw"
     held: Annotated[str, Option(
         group=Group.SEARCH, value="TEXT", flags=("--hold",),
         help="Parts of the layout that have one value: some of tp, cp, pp, vpp, dp, ep, micro, "
@@ -189,8 +180,8 @@ class RankingOptions:
     """Parts of a layout that have one value, such as `tp=8,zero=1`."""
     rank: Annotated[str, Option(
         group=Group.SEARCH, choices=RANKS, noun="ranking",
-        help="What decides: the upper quarter of the interval, which is wider where no measured "
-        "run is like a layout (robust), or its middle (median).",
+        help="What decides: the 75th percentile of the interval, which is wider where no measured "
+        "run is like a layout (robust), or its median (median).",
     )] = "robust"
     tokens: Annotated[str | None, Option(
         group=Group.SEARCH, value="T", unit="tokens",

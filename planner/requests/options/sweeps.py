@@ -45,7 +45,7 @@ class SweepOptions:
     )] = None
     rank: Annotated[str, Option(
         group=Group.SWEEP, choices=RANKS, noun="ranking",
-        help="Which seconds of a step decide between points: the upper quarter of its interval, "
+        help="Which seconds of a step decide between points: the 75th percentile of its interval, "
         "which is wider where published runs differ more (robust), or the step as estimated "
         "(median).",
     )] = "robust"

@@ -37,7 +37,7 @@ export function Overview(props: { id: string; summary: Summary }) {
       {summary.pipeline && <Stages summary={summary} />}
       {summary.baselines.length > 0 && <Beside summary={summary} />}
       {summary.recomputed.length > 0 && (
-        <Panel width="w6" title={t("Computed again in the backward pass, to save memory")}>
+        <Panel width="w6" title={t("Recomputed in the backward pass, to save memory")}>
           <table><tbody>{summary.recomputed.slice(0, 12).map((row) => (
             <tr key={row.what}><td class="right">{row.count} ×</td><td class="name">{row.what}</td></tr>
           ))}</tbody></table>

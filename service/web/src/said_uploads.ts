@@ -4,7 +4,7 @@ import type { Said } from "./said";
 export const SAID_OF_UPLOADS: Said[] = [
   // Models
   ["{} is not a complete ONNX file", "{1} 不是完整的 ONNX 文件"], ["export the model again, or check that the copy is whole", "请重新导出模型，或检查拷贝是否完整"],
-  ["{} is not a complete gzip file", "{1} 不是完整的 gzip 文件"], ["compress it again", "请重新压缩"],
+  ["{} is not a complete gzip file", "{1} 不是完整的 gzip 文件"], ["copy it again, or compress it again", "请重新拷贝或重新压缩"],
   ["{} unpacks to more than {} bytes, from {} bytes", "{1} 由 {3} 字节解压后超过 {2} 字节"], ["unpack it yourself if you trust it, and pass the .onnx file", "如果信任它，请自行解压后给出 .onnx 文件"],
   ["{} holds no ONNX graph", "{1} 中没有 ONNX 图"], ["pass a .onnx or .onnx.gz file", "请给 .onnx 或 .onnx.gz 文件"],
   ["{} has {} nodes, more than {}", "{1} 有 {2} 个节点，超过 {3} 个"], ["split the model", "请拆分模型"], ["more than {} nodes", "超过 {1} 个节点"],

@@ -65,7 +65,7 @@ type Part = { swept: Swept; known: Record<string, Measure>; varied: string[] };
 
 /** The best point of each kind. */
 function Best({ swept, known, varied }: Part) {
-  const kinds: [string, string][] = [["speed", t("most work per second")], ["price", t("cheapest")], ["energy", t("least energy")]];
+  const kinds: [string, string][] = [["speed", t("highest throughput")], ["price", t("cheapest")], ["energy", t("least energy")]];
   const first = kinds.flatMap(([name, title]): [string, Measure, Point][] => {
     const point = known[name] && bestBy(swept.points, known[name]);
     return point ? [[title, known[name]!, point]] : [];
@@ -156,7 +156,7 @@ function intervals(): Column<Point>[] {
   const time = (value: number | string | null | undefined) => (typeof value === "number" ? seconds(value) : "–");
   return [
     { key: "interval", title: t("90 % of comparable published runs"), right: true, sort: (row) => row.low_s ?? Infinity, show: (row) => `${time(row.low_s)} – ${time(row.high_s)}` },
-    { key: "upper", title: t("three of four take at most"), right: true, sort: (row) => row.upper_s ?? Infinity, show: (row) => time(row.upper_s) },
+    { key: "upper", title: t("75th percentile"), right: true, sort: (row) => row.upper_s ?? Infinity, show: (row) => time(row.upper_s) },
   ];
 }
 

@@ -93,8 +93,8 @@ function Timeline(props: { id: string; model: string; line: TimelineView }) {
     <>
       <div class="kpis">
         <Kpi value={<Fact name="step_s" value={line.estimate_s} format={seconds} />} name={`${t("step")} (${t("simulated")} ${signed(line.step_s / line.estimate_s - 1, percent)})`} />
-        <Kpi value={seconds(line.exposed_s)} name={`${t("communication that is not hidden")} (${percent(line.exposed_s, line.step_s)})`} />
-        <Kpi value={seconds(line.waiting_s)} name={`${t("waiting (bubbles)")} (${percent(line.waiting_s, line.step_s)})`} />
+        <Kpi value={seconds(line.exposed_s)} name={`${t("exposed communication")} (${percent(line.exposed_s, line.step_s)})`} />
+        <Kpi value={seconds(line.waiting_s)} name={`${t("idle (pipeline bubble)")} (${percent(line.waiting_s, line.step_s)})`} />
       </div>
       <div class="grid">
         <Panel width="w12" title={t("Streams of a device")} extra={<Trace id={props.id} model={props.model} />}>
@@ -113,14 +113,14 @@ function Timeline(props: { id: string; model: string; line: TimelineView }) {
             head={t("cause")} format={seconds} total={line.step_s}
             rows={[
               ...Object.entries(line.computing).filter(([, s]) => s > 0).map(([name, value]) => ({ name: t(name), value })),
-              { name: t("communication that is not hidden"), value: line.exposed_s }, { name: t("waiting (bubbles)"), value: line.waiting_s },
+              { name: t("exposed communication"), value: line.exposed_s }, { name: t("idle (pipeline bubble)"), value: line.waiting_s },
             ]}
           />
         </Panel>
         {line.bubble && (
-          <Panel width="w6" title={t("Why stages wait")}>
+          <Panel width="w6" title={t("Pipeline bubble by cause")}>
             <table><tbody>{([
-              ["the schedule itself", line.bubble.ideal_s], ["uneven stages", line.bubble.imbalance_s],
+              ["schedule, with equal stages", line.bubble.ideal_s], ["uneven stages", line.bubble.imbalance_s],
               ["recompute", line.bubble.recomputation_s], ["communication", line.bubble.communication_s], ["whole", line.bubble.total_s],
             ] as [string, number][]).map(([name, value]) => (
               <tr key={name}><td>{t(name)}</td><td class="right">{signed(value, seconds)}</td><td class="right">{percent(value, line.step_s)}</td></tr>

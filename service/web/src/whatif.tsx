@@ -88,8 +88,8 @@ function Result(props: { found: WhatIfView; busy: boolean }) {
   const { before, after } = props.found;
   const rows: Row[] = [
     ["step", (s) => s.step_s, seconds, "step_s"], ["computation", (s) => s.computing_s, seconds],
-    ["communication that is not hidden", (s) => s.exposed_s, seconds], ["hidden communication", (s) => s.hidden_s, seconds],
-    ["waiting (bubbles)", (s) => s.waiting_s, seconds], ["step, simulated", (s) => s.simulated_s, seconds], ["samples per second", (s) => s.samples_per_s, count, "samples_per_s"],
+    ["exposed communication", (s) => s.exposed_s, seconds], ["hidden communication", (s) => s.hidden_s, seconds],
+    ["idle (pipeline bubble)", (s) => s.waiting_s, seconds], ["step, simulated", (s) => s.simulated_s, seconds], ["samples per second", (s) => s.samples_per_s, count, "samples_per_s"],
     ["samples per second and device", (s) => s.samples_per_device_s, count], ["peak memory", (s) => s.peak_bytes, bytes, "peak_bytes"],
     ["devices", (s) => s.devices, count, "devices"], ["batch", (s) => s.batch, count, "batch"],
   ];
@@ -122,8 +122,8 @@ function ends(step: Step): string {
 
 function chartOf(before: Step, after: Step): object {
   const parts: [string, (step: Step) => number, string][] = [
-    ["computation", (s) => s.computing_s, series(0)], ["communication that is not hidden", (s) => s.exposed_s, series(4)],
-    ["waiting (bubbles)", (s) => s.waiting_s, colour("strong-line")],
+    ["computation", (s) => s.computing_s, series(0)], ["exposed communication", (s) => s.exposed_s, series(4)],
+    ["idle (pipeline bubble)", (s) => s.waiting_s, colour("strong-line")],
   ];
   return {
     grid: { left: 90, right: 20, top: 28, bottom: 26 },

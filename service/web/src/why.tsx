@@ -67,7 +67,7 @@ function Chosen(props: { candidate: Candidate }) {
           {candidate.parts.slice(0, 8).map((part, i) => (
             <PartRow key={i} part={part} />
           ))}
-          <tr><td><b>{t("its own work and the edges at it")}</b></td><td class="right"><b>{seconds(candidate.local_s)}</b></td></tr>
+          <tr><td><b>{t("its own cost and the edges at it")}</b></td><td class="right"><b>{seconds(candidate.local_s)}</b></td></tr>
           {candidate.memory_bytes !== undefined && <tr><td>{t("memory at the peak")}</td><td class="right">{bytes(candidate.memory_bytes)}</td></tr>}
         </tbody>
       </table>

@@ -16,7 +16,7 @@ from planner.request import InfeasibleError
 from planner.requests.errors import UserError
 from planner.requests.options.recipes import RecipeOptions
 from planner.requests.options.simulations import RankingOptions
-from planner.requests.plan_json import nothing_fits
+from planner.requests.plan_json import infeasible
 from planner.whatif.layout_ranking import Ranking, ranked
 from planner.whatif.recipe_purchases import said_of_layout
 from planner.whatif.recipe_runs import recipe_run
@@ -42,7 +42,7 @@ def rank_layouts(given: Given) -> Outcome:
     try:
         found = ranked(asked, config, name, given.report)
     except InfeasibleError as error:
-        return Outcome(nothing_fits(error))
+        return Outcome(infeasible(error))
     report = found.report()
     texts = _recipe(found, given.request)
     return Outcome({**report.record([]), "facts": finite(asdict(report)), "texts": texts})

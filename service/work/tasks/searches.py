@@ -10,10 +10,10 @@ from pydantic import TypeAdapter
 
 from ir.plan import Plan
 from planner.explain import why_not_search
-from planner.explain.questions import why_nothing_fits, with_fixes
+from planner.explain.questions import explain_infeasible, with_fixes
 from planner.request import InfeasibleError
 from planner.requests.options.searches import SearchOptions
-from planner.requests.plan_json import found, nothing_fits
+from planner.requests.plan_json import found, infeasible
 from planner.requests.search_request import with_restriction
 from planner.requests.searches import Question, plan_bytes, precision_notes, question
 from service.facts import plan_facts
@@ -43,9 +43,9 @@ def search(given: Given) -> Outcome:
     except InfeasibleError as error:
         if asked.request.global_batch is None:
             given.report(error.what)
-        why = why_nothing_fits(asked, options, machine_file, error, given.report)
+        why = explain_infeasible(asked, options, machine_file, error, given.report)
         told = {"explanation": why.to_dict()}
-        return Outcome({**nothing_fits(with_fixes(error, why)), **told, "plan": None})
+        return Outcome({**infeasible(with_fixes(error, why)), **told, "plan": None})
     summary: dict[str, Any] = found(plan, first=precision_notes(plan)) | _other_ways(
         asked, plan, ways, given
     )

@@ -9,7 +9,7 @@ import pytest
 
 from ir.layout import Layout
 from planner.candidates.dialects import REPLICATED
-from planner.candidates.layout_tables import LayoutPair, port_of
+from planner.candidates.layout_tables import LayoutPair, layout_table_of
 from planner.lowering.lowered import NodeKind
 from planner.reduction.restriction import restricted
 from planner.request import SearchRequest
@@ -31,7 +31,7 @@ def test_a_layout_says_what_each_axis_is_to_it_and_to_its_gradient() -> None:
         LayoutPair(Layout(((0,), ())), Layout(((0,), ()), (1,))),
         LayoutPair(Layout(((), ()), (1,)), whole),
     ]
-    rows = port_of([*states, states[1]]).axis_choices(2).tolist()
+    rows = layout_table_of([*states, states[1]]).axis_choices(2).tolist()
     assert rows[0] == [0, 0]
     assert rows[1] == rows[5]
     assert [row[0] for row in rows[:5]].count(0) == 2

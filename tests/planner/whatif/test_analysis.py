@@ -137,7 +137,7 @@ def test_the_best_point_gets_most_done() -> None:
 
 
 def _with_evidence(point: Point, upper: float | None) -> Point:
-    """The point with an interval whose upper quarter is so many times its step."""
+    """The point with an interval whose 75th percentile is so many times its step."""
     step_s = point.result.step_s
     ends = (None,) * 3 if upper is None else (0.9 * step_s, 2 * upper * step_s, upper * step_s)
     low_s, high_s, upper_s = ends
@@ -170,7 +170,7 @@ def test_a_wide_interval_costs_a_faster_point_its_place() -> None:
     told = {rank: answer(report) for rank, report in found.items()}
     assert [told[rank]["best"] for rank in RANKS] == [1, 0]
     text = "\n".join(str(part) for part in parts(told["robust"]))
-    for word in ("90 % interval", "1.8 to 6", "3", "2.42", "upper quarter"):
+    for word in ("90 % interval", "1.8 to 6", "3", "2.42", "75th percentile"):
         assert word in text
 
 
