@@ -37,9 +37,9 @@ MORE: dict[str, int] = {
     "Relu": 4, "RotaryEmbedding": 4,
 }  # fmt: skip
 """Files that name a kind today. Arithmetic and moves (`Add`, `Reshape`) are what front ends, the
-normal form and formulas write, each in its own files. Products, norms, reductions and attention
-have kernels of their own in numpy, and some in torch and XLA. MindSpore's
-primitives and the order of its searches are tables by kind."""
+normal form and formulas write, each in its own files. Products, convolutions, lookups and attention
+have kernels of their own in numpy, and some in torch and XLA. The order of MindSpore's searches and
+what shrinking knows of extents are tables by kind."""
 
 
 def _texts(source: str) -> set[str]:
