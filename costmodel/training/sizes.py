@@ -11,7 +11,7 @@ import numpy as np
 from costmodel.training.stage_split import equal_with_head
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from costmodel.training.table import FloatArray, RunTable
 
@@ -159,10 +159,17 @@ def _attention(table: RunTable) -> Iterator[tuple[FloatArray, FloatArray, FloatA
 def expert_matrices(table: RunTable) -> Iterator[Matrix]:
     """Those of all routed experts."""
     parts, whole = expert_parts(table), np.ones_like(table.tp)
+    up, down = _expert_sizes(table)
+    yield Matrix(*up, whole, parts, table.ep)
+    yield Matrix(*down, parts, whole, table.ep)
+
+
+def _expert_sizes(table: RunTable) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Rows, columns and number of the matrices of experts, whatever splits them."""
     experts = routed_share(table) * table.experts
     inner, outer = table.mixing.expert_hidden, table.expert_ffn
-    yield Matrix(inner, outer, (1.0 + table.gated) * experts, whole, parts, table.ep)
-    yield Matrix(outer, inner, experts, parts, whole, table.ep)
+    yield inner, outer, (1.0 + table.gated) * experts
+    yield outer, inner, experts
 
 
 def mixer_inward(table: RunTable) -> FloatArray:
@@ -173,20 +180,21 @@ def mixer_inward(table: RunTable) -> FloatArray:
     return (table.mixing.inward + keys) / table.tp
 
 
-def _elements(matrices: Iterable[Matrix]) -> FloatArray:
-    found: FloatArray = sum(each.elements for each in matrices)  # type: ignore[assignment]  # there are some
-    return found
-
-
 def expert_parameters(table: RunTable) -> FloatArray:
     """Parameters of all routed experts of a mean layer."""
-    return _elements(expert_matrices(table))
+    up, down = (rows * columns * copies for rows, columns, copies in _expert_sizes(table))
+    return up + down
 
 
 def dense_parameters(table: RunTable) -> FloatArray:
     """All others of a mean layer: matrices, and the vectors of normalisation and of mixers."""
     vectors = table.mixing.blocks * table.hidden + table.mixing.share * table.mixing.small
-    return _elements(dense_matrices(table)) + vectors
+    return _dense_elements(table) + vectors
+
+
+def _dense_elements(table: RunTable) -> FloatArray:
+    found: FloatArray = sum(each.elements for each in dense_matrices(table))  # type: ignore[assignment]  # there are some
+    return found
 
 
 def layer_parameters(table: RunTable) -> FloatArray:
@@ -201,7 +209,7 @@ def chosen_parameters(table: RunTable) -> FloatArray:
 
 def active_parameters(table: RunTable) -> FloatArray:
     """Elements of matrices of a mean layer that one token meets, the choice of experts included."""
-    return _elements(dense_matrices(table)) + chosen_parameters(table)
+    return _dense_elements(table) + chosen_parameters(table)
 
 
 def model_flops(table: RunTable, *, whole: bool = False) -> FloatArray:

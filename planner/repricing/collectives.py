@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 
 from costmodel.collectives import Collective, CollectiveModel
 from costmodel.collectives.buckets import bucket_share, gathered_share
+from costmodel.simulation.ring_attention import ring_operands
 from ir.dtypes import dtype_bytes
 from ir.plan import Plan, PlannedCollective, PlannedOperator
 from ir.plan_enums import Cause
-from planner.lowering.calibration_class import KEYS, VALUES
 from planner.lowering.ring_attention import seen_s
 from planner.pipeline.preparation import dialect_of_plan
 from topology.cluster import Cluster
 from topology.mesh import Mesh, MeshAxis
-
-NEARLY = 1 - 1e-9
 
 
 def collectives_on(
@@ -44,8 +42,7 @@ def collectives_on(
         before, after = (float(model.time_s(*message)) for model in models)
         ratio = after / before if before > 0 else 1.0
         out.append(replace(item, time_s=item.time_s * ratio))
-    if plan.request.get("ring_attention", "off") != "off":
-        _add_exposed_rings(out, plan, models, {op.name: op for op in operators})
+    _add_exposed_rings(out, plan, models, {op.name: op for op in operators})
     return tuple(out)
 
 
@@ -87,18 +84,18 @@ def _add_exposed_rings(
         models: of its own machine and of the other one.
         ops: with their times there.
     """
-    pairs: dict[tuple[str, int], list[int]] = {}
-    for number, item in enumerate(out):
-        if item.operand in {KEYS, VALUES} and ops[item.operator].kind == "Attention":
-            pairs.setdefault((item.operator, item.operand), []).append(number)
-    for (name, _), numbers in pairs.items():
-        own = _Pair(plan, models[0].mesh, ops[name], tuple(plan.collectives[n] for n in numbers))
-        whole = [own.gathered_s(model) for model in models]
-        spent_s = sum(item.time_s for item in own.items)
-        if not whole[0] or spent_s >= whole[0] * NEARLY:
-            continue
+    mesh = models[0].mesh
+
+    def alone_s(kind: str, nbytes: float, names: Sequence[str]) -> float:
+        axes = tuple(mesh.axis_index(name) for name in names)
+        return float(models[0].time_s(Collective(kind), nbytes, axes))
+
+    for pair in sorted(ring_operands(plan, alone_s)):
+        numbers = [n for n, item in enumerate(out) if (item.operator, item.operand) == pair]
+        own = _Pair(plan, mesh, ops[pair[0]], tuple(plan.collectives[n] for n in numbers))
+        whole_s = own.gathered_s(models[1])
         start_s = models[1].cluster.chip.launch_latency_s
-        share = min(own.seen_s(models[1], start_s) / whole[1], 1.0)
+        share = min(own.seen_s(models[1], start_s) / whole_s, 1.0)
         for number, item in zip(numbers, own.items, strict=True):
             out[number] = replace(out[number], time_s=own.time_s(models[1], item) * share)
 
