@@ -12,6 +12,8 @@ from planner.explain.sensitivity import sensitivity
 from planner.explain.summary import summary
 from planner.explain.why_not import why_not, why_not_search
 
-__all__ = ["Blame", "Breakpoint", "Fix", "Hold", "Infeasibility", "Obstacle", "ObstacleKind"]
-__all__ += ["Range", "Sensitivity", "sensitivity", "summary", "why", "why_candidate"]
-__all__ += ["why_infeasible", "why_not", "why_not_search", "why_tensor"]
+__all__ = [
+    "Blame", "Breakpoint", "Fix", "Hold", "Infeasibility", "Obstacle", "ObstacleKind", "Range",
+    "Sensitivity", "sensitivity", "summary", "why", "why_candidate", "why_infeasible", "why_not",
+    "why_not_search", "why_tensor",
+]  # fmt: skip
