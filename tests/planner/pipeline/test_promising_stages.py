@@ -9,6 +9,8 @@ import pytest
 
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
+from executors.rescaling import rescaled
+from executors.shrink import shrunk
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json
 from planner.pipeline.pipeline_search import STAGES_GAIN, STAGES_PROMISE
@@ -19,6 +21,7 @@ from planner.search import search
 from planner.whatif.axes import Place
 from planner.whatif.tasks import search_options, task_at
 from tests.builders import mlp
+from tests.executors.test_pipeline import verdict_on
 from tests.planner.whatif.sweeps import asked
 from tests.service_views.chinese import without_chinese
 from topology.catalogue import named_cluster
@@ -63,6 +66,13 @@ def test_stages_spare_slow_links_and_have_micro_batches_enough(target: str) -> N
     assert plan_from_json(plan_to_json(plan)) == plan
     simulated = [simulate_plan(each, Effects()).step_s for each in (plan, alone)]
     assert simulated[0] < simulated[1]
+
+
+@pytest.mark.parametrize("target", ["torch", "mindspore"])
+def test_promising_stages_compute_what_the_model_computes(target: str) -> None:
+    plan = plan_of(target, PROMISING, SLOW)
+    assert not plan.pipeline.is_single
+    assert verdict_on(rescaled(shrunk(plan).plan, plan)).passed
 
 
 def test_jax_runs_a_plan_as_one_program() -> None:
