@@ -204,4 +204,4 @@ def basis_notes(chip: Chip, software: SoftwareProfile) -> tuple[str, ...]:
 
 def is_basis_note(note: str) -> bool:
     """Whether a note of a plan is one of `basis_notes`."""
-    return note.startswith((_BASIS, "software profile "))
+    return note.startswith((_BASIS, "software "))

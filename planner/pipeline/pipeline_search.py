@@ -343,7 +343,7 @@ class _Search:
             )
         if refused is None:
             return RequestError(
-                "no shape of the pipeline can be priced\n  at:  --batch\n"
+                "no pipeline configuration can be priced\n  at:  --batch\n"
                 "  fix: leave --pipeline and --micro-batch out"
             )
         if self.task.soft.most is not None:

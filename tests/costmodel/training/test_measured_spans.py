@@ -26,12 +26,16 @@ SPANS = spans_of(
     ("layout", "doublings", "said"),
     [
         ({"tp": 4, "dp": 2}, 0, ""),
-        ({"tp": 16}, 1, "more than 8 tensor parallel ranks, this 16"),
-        ({"micro_batch": 16}, 2, "more than 4 sequences of a micro-batch, this 16"),
-        ({"cp": 2, "seq_len": 8192}, 2, "fewer than 32768 tokens of a sequence that is cut"),
-        ({"seq_len": 1024}, 1, "fewer than 2048 tokens of a sequence, this 1024"),
-        ({"pp": 4, "vpp": 2}, 3, "more than 1 stages, this 4"),
-        ({"tp": 2, "dp": 4, "zero_stage": 2}, 2, "more than 0 as stage of ZeRO, this 2"),
+        ({"tp": 16}, 1, "tensor parallel degree 16, in measured runs at most 8"),
+        ({"micro_batch": 16}, 2, "sequences per micro-batch 16, in measured runs at most 4"),
+        (
+            {"cp": 2, "seq_len": 8192},
+            2,
+            "context parallelism 8192, in measured runs at least",
+        ),
+        ({"seq_len": 1024}, 1, "sequence length 1024, in measured runs at least 2048"),
+        ({"pp": 4, "vpp": 2}, 3, "pipeline stages 4, in measured runs at most 1"),
+        ({"tp": 2, "dp": 4, "zero_stage": 2}, 2, "ZeRO stage 2, in measured runs at most 0"),
         ({"tp": 2, "zero_stage": 3}, 0, ""),
     ],
 )
