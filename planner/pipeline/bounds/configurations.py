@@ -149,7 +149,7 @@ class _Pricing:
         )
         if fitting is None:
             return Priced(shape, bound_s, math.inf, (), least[1], every=every)
-        if shape.chunks > 1 and not has_other_aims and fitting.step_s < least_s:
+        if shape.chunks > 1 and not has_other_aims and bound_s < least_s:
             step_s, ends, shares, price = self._in_order(options, fitting.ends, shape)
         else:
             step_s, ends, shares, price = fitting
