@@ -16,7 +16,7 @@ from topology.catalogue import named_cluster
 BATCH = 64
 
 
-@pytest.mark.parametrize("stages, micro_batch", [(2, 32), (2, 16), (4, 16)])
+@pytest.mark.parametrize(("stages", "micro_batch"), [(2, 32), (2, 16), (4, 16)])
 def test_what_is_expected_of_chunks_does_not_depend_on_what_is_known(
     stages: int, micro_batch: int
 ) -> None:
