@@ -1,5 +1,7 @@
 """Settings of all tests."""
 
+from collections.abc import Iterator
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,6 +25,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=6,
         help="ways to split each example of an operator on each mesh; 40 is a long run",
     )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _unhurried() -> Iterator[None]:
+    """A loaded machine must not cut a search short: the limit that nobody gave is ten minutes."""
+    from planner.request import Deadline, SearchRequest  # noqa: PLC0415  loaded by workers alone
+
+    (default_s,) = (own.default for own in fields(SearchRequest) if own.name == "time_limit_s")
+    after = Deadline.after
+
+    def after_unhurried(limit_s: float | None) -> Deadline:
+        return after(600.0 if limit_s == default_s else limit_s)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Deadline, "after", after_unhurried)
+        yield
 
 
 @pytest.fixture(scope="session")
