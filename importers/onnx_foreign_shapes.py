@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx
 
 from importers.errors import MISFITS
 from importers.onnx_foreign import MICROSOFT, Inference, Known, Operands
-from importers.operators import product_dims
+from importers.operators import broadcast_dims, product_dims
 
 _FLOAT, _INT32 = int(onnx.TensorProto.FLOAT), int(onnx.TensorProto.INT32)
 
@@ -160,9 +159,9 @@ def gemm(node: onnx.NodeProto, operands: Operands) -> list[Known]:
     return [((rows, columns), _code(operands))]
 
 
-def rounded(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+def rounded(node: onnx.NodeProto, operands: Operands) -> list[Known]:
     """Element by element, of quantised numbers."""
-    return [(np.broadcast_shapes(_dims(operands, 0), _dims(operands, 3)), _code(operands))]
+    return [(broadcast_dims(node.op_type, _dims(operands, 0), _dims(operands, 3)), _code(operands))]
 
 
 def packed_matmul(node: onnx.NodeProto, operands: Operands) -> list[Known]:

@@ -8,8 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
-import numpy as np
-
+from importers.errors import ModelError
 from ir.ops import Form, catalogue
 
 Dims: TypeAlias = tuple[int, ...]
@@ -25,13 +24,30 @@ _TO_THE_END = 2**63 - 1
 """The end of a slice that goes to the end, as exporters write it."""
 
 
+def broadcast_dims(kind: str, *shapes: Dims) -> Dims:
+    """Dims of what a kind makes of tensors element by element, however large.
+
+    Raises:
+        ModelError: they do not fit each other.
+    """
+    longest = max(map(len, shapes), default=0)
+    aligned = [(1,) * (longest - len(dims)) + dims for dims in shapes]
+    several = [{size for size in sizes if size != 1} for sizes in zip(*aligned, strict=True)]
+    if any(len(sizes) > 1 for sizes in several):
+        raise ModelError(
+            f"operands of {kind} have dims {' and '.join(map(str, shapes))}",
+            fix="sizes of a model must fit each other: equal, or 1",
+        )
+    return tuple(next(iter(sizes), 1) for sizes in several)
+
+
 def product_dims(left: Dims, right: Dims) -> Dims:
     """Dims of a product of matrices, or of many; a vector has one dimension less.
 
     Raises:
-        ValueError: they are not as many.
+        ModelError: they are not as many.
     """
-    batch = np.broadcast_shapes(left[:-2], right[:-2])
+    batch = broadcast_dims("MatMul", left[:-2], right[:-2])
     return (*batch, *left[-2:-1], *(right[-1:] if len(right) > 1 else ()))
 
 
@@ -86,10 +102,9 @@ class Operators(ABC, Generic[Value]):
         """Dims of what a kind makes of these element by element.
 
         Raises:
-            ValueError: they do not fit each other.
+            ModelError: they do not fit each other.
         """
-        del kind
-        return np.broadcast_shapes(*(self.dims(v) for v in values))
+        return broadcast_dims(kind, *(self.dims(v) for v in values))
 
     def pointwise(self, kind: str, *inputs: Value, **attributes: Setting) -> Value:
         """An operator on every element, in the type of the last operand or flags."""

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from importers.errors import UnsupportedError
+from importers.operators import broadcast_dims
 from importers.stablehlo.draft import Draft, View
 from importers.stablehlo.nodes import Nodes
 from importers.traced.writer import Attribute
@@ -158,7 +157,7 @@ class ViewDraft(Draft):
         made = self.step(
             kind,
             names,
-            np.broadcast_shapes(*(self.tensors[n].dims for n in names)),
+            broadcast_dims(kind, *(self.tensors[n].dims for n in names)),
             dtype,
             scope,
             **attributes,

@@ -10,9 +10,10 @@ from typing import Any
 import onnx
 import pytest
 
+from importers.errors import ModelError
 from importers.onnx import import_model
 from importers.onnx_checks import type_code
-from importers.operators import GraphOperators, Operators
+from importers.operators import GraphOperators, Operators, broadcast_dims
 from importers.traced.call import Call
 from importers.traced.writer import Writer as NodeWriter
 from importers.transformers.writer import Writer as GraphWriter
@@ -124,3 +125,10 @@ def test_every_method_has_a_case() -> None:
     other = {"pointwise", "reduce", "swish", "split"}
     methods = {n for c in (Operators, GraphOperators) for n in vars(c) if not n.startswith("_")}
     assert methods - parts - other == {case.partition(",")[0].partition(" ")[0] for case in WRITTEN}
+
+
+def test_dims_of_any_size_are_broadcast() -> None:
+    assert broadcast_dims("Add", (2**40, 1, 3), (2**40, 3)) == (2**40, 2**40, 3)
+    assert broadcast_dims("Add", (), (0, 1)) == (0, 1)
+    with pytest.raises(ModelError, match=r"Add have dims \(2, 8\) and \(2, 64\)\n  fix: "):
+        broadcast_dims("Add", (2, 8), (2, 64))
