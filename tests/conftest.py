@@ -29,17 +29,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _unhurried() -> Iterator[None]:
-    """A loaded machine must not cut a search short: the limit that nobody gave is ten minutes."""
-    from planner.request import Deadline, SearchRequest  # noqa: PLC0415  loaded by workers alone
+    """A loaded machine must not cut a search short: the limit that nobody gave is ten minutes, but
+    in tests that have a clock of their own.
+    """
+    from planner import request  # noqa: PLC0415  loaded by workers alone
 
-    (default_s,) = (own.default for own in fields(SearchRequest) if own.name == "time_limit_s")
-    after = Deadline.after
+    defaults = {field.name: field.default for field in fields(request.SearchRequest)}
+    default_s, clock, after = defaults["time_limit_s"], request.now_s, request.Deadline.after
 
-    def after_unhurried(limit_s: float | None) -> Deadline:
-        return after(600.0 if limit_s == default_s else limit_s)
+    def after_unhurried(limit_s: float | None) -> request.Deadline:
+        hurried = limit_s != default_s or request.now_s is not clock
+        return after(limit_s if hurried else 600.0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Deadline, "after", after_unhurried)
+        patch.setattr(request.Deadline, "after", after_unhurried)
         yield
 
 
