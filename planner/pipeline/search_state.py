@@ -178,9 +178,7 @@ class PipelineSearch:
 
     @cached_property
     def _base(self) -> tuple[Micro, Batches | None]:
-        """The network at the smallest size, and what the whole batch or twice that size shows of
-        others.
-        """
+        """The network at the smallest size, and what a larger batch shows of others."""
         smallest = self.first_micro_batch
         base = self.prepared(smallest)
         shown = None
