@@ -18,7 +18,7 @@ from planner.pipeline.one_batch import (
     batch_answer,
     prepared_model,
 )
-from planner.pipeline.pipeline_search import plan_pipeline, search_pipeline
+from planner.pipeline.pipeline_search import search_pipeline
 from planner.pipeline.preparation import check_pipeline_request
 from planner.pipeline.search_state import Report
 from planner.pipeline.stage_plan import bound_of
@@ -101,7 +101,7 @@ def _split(
     needed = format_memory(error.needed_bytes)
     report(f"the whole batch needs {needed}: it is split into micro-batches")
     try:
-        plan = plan_pipeline(graph, cluster, asked, report, tries_one_batch=False)
+        plan = search_pipeline(graph, cluster, asked, report, tries_one_batch=False)
     except (RequestError, BatchError):
         raise error from None
     except InfeasibleError as smaller:
@@ -124,7 +124,7 @@ def _faster(
     as_one, free = map(format_seconds, (whole.plan.estimate.step_time_s, whole.free_s))
     report(f"the whole batch takes {as_one}, {free} with more memory: micro-batches are tried")
     try:
-        found = plan_pipeline(graph, cluster, asked, report, one_batch=whole)
+        found = search_pipeline(graph, cluster, asked, report, one_batch=whole)
     except (RequestError, BatchError):
         return whole.plan
     if found.pipeline.is_single:
@@ -150,7 +150,9 @@ def _in_stages(
     """The plan without stages, or one with them if they promise enough and one is faster."""
     known = BatchAnswer(plan, math.inf)
     try:
-        found = plan_pipeline(graph, cluster, asked, report, one_batch=known, beside=ready.liveness)
+        found = search_pipeline(
+            graph, cluster, asked, report, one_batch=known, beside=ready.liveness
+        )
     except (RequestError, BatchError):
         return plan
     truncated = found.bound.truncated or plan.bound.truncated

@@ -89,9 +89,9 @@ class StepConstants:
     cp_hidden: float = 0.7
     """Share of the exchange of keys and values that runs beside computation."""
 
-    swap: float = 0.6
-    """Rate at which states that are kept on the host come and go over that of its port, PCIe 4 x16;
-    0.6 is what HCCL reckons with."""
+    swap: float = 0.75
+    """Rate at which states that are kept on the host come and go over what copies by the chip's
+    link usually reach, 0.8 of its nominal rate; HCCL reckons with 0.6 of that."""
 
     logit_bytes: float = 30.0
     """Bytes moved per logit in the loss, forward and backward."""

@@ -79,7 +79,7 @@ PRIORS: Mapping[str, Prior] = {
     "cp_hidden": Prior(0.6, 0.3, 0.0, 0.95, linear=True),
     "fetch_shown": Prior(0.1, 0.1, 0.0, 1.0, linear=True),
     "pp_shown": Prior(0.3, 0.3, 0.01, 1.0),
-    "swap": Prior(0.6, 0.35, 0.05, 1.0),
+    "swap": Prior(0.75, 0.35, 0.0625, 1.25),
     "logit_bytes": Prior(30.0, 0.5, 4.0, 120.0),
     "old_release": Prior(1.5, 0.3, 1.0, 4.0),
     "step_s": Prior(5e-3, 1.0, 1e-4, 1.0),

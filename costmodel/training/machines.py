@@ -39,6 +39,9 @@ _TYPES = {
 }  # fmt: skip
 """Types of products as chips name them, and as rows and layouts do."""
 
+USUAL_HOST = 25.6e9
+"""Bytes per second to the host of a chip whose file names no such link: those of PCIe 4 x16."""
+
 _FALLBACK = {"mxfp8": "fp8", "bf16": "fp16", "fp8": "bf16", "fp4": "fp8", "fp16": "bf16"}
 """The type whose rate is taken where a chip has none of its own."""
 
@@ -142,6 +145,9 @@ class MachineRates:
 
     vector_flops: FloatArray
 
+    host_bytes_per_s: FloatArray
+    """Over the link to the memory of the host, as copies usually reach."""
+
     memory_share: FloatArray
     """Of the bandwidth that element-wise kernels alone reach; 1 where what they reach in a step is
     a constant of the software."""
@@ -235,7 +241,7 @@ def machine_rates(wanted: Sequence[tuple[str, str]], alone: Sequence[bool] = ())
 
     others = {
         "flops", "flops16", "products16", "shapes", "attention", "vector_flops", "memory_share",
-        "number",
+        "host_bytes_per_s", "number",
     }  # fmt: skip
     own = {item.name for item in fields(MachineRates)} - others
     return MachineRates(
@@ -245,6 +251,7 @@ def machine_rates(wanted: Sequence[tuple[str, str]], alone: Sequence[bool] = ())
         shapes=rates_of(MatmulRates, [each.shapes for each in found]),
         attention=rates_of(AttentionRates, [chip_constants(chip).attention for chip in chips]),
         vector_flops=column(chip.vector_flops for chip in chips),
+        host_bytes_per_s=column(chip.host_bandwidth_bytes_per_s or USUAL_HOST for chip in chips),
         memory_share=column(
             chip.memory_efficiency if one else 1.0 for chip, one in zip(chips, single, strict=True)
         ),

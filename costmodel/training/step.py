@@ -160,10 +160,6 @@ def _between_groups(table: RunTable, links: TwoLevels, parameters: FloatArray) -
     return np.where(groups > 1, reduced, 0.0)
 
 
-_HOST_BYTES_PER_S = 32e9
-"""Nominal rate of PCIe 4 x16, by which a device reaches the memory of its host."""
-
-
 def _optimizer(table: RunTable, c: StepConstants) -> FloatArray:
     """Update of parameters, as the table of `costmodel.memory` has it: with Adam 34 bytes each
     where gradients are read in 32 bits and once more for their norm.
@@ -178,7 +174,7 @@ def _optimizer(table: RunTable, c: StepConstants) -> FloatArray:
         each.dense * (dense / parts) + each.routed * (routed / expert_parts)
         for each in update_bytes(table, c.updated)
     )
-    crossed = 2.0 * states * table.swap_optimizer / (_HOST_BYTES_PER_S * c.swap)
+    crossed = 2.0 * states * table.swap_optimizer / (table.machine.host_bytes_per_s * c.swap)
     products = orthogonalise_s(table, c, (parts, expert_parts))
     whole = table.machine.stream_s(moved) / c.memory + crossed + products
     return np.where(table.frozen > 0, ADAPTERS, 1.0) * whole

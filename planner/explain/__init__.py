@@ -5,7 +5,8 @@ What is answered are the records of `report.explanation`.
 
 from planner.explain.breakpoints import Breakpoint, Range, Sensitivity
 from planner.explain.causes import Obstacle, ObstacleKind, why_candidate
-from planner.explain.infeasible import Blame, Fix, Infeasibility, why_infeasible
+from planner.explain.fixes import Fix
+from planner.explain.infeasible import Blame, Infeasibility, why_infeasible
 from planner.explain.questions import why, why_tensor
 from planner.explain.restricted_problem import Hold
 from planner.explain.sensitivity import sensitivity

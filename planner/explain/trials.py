@@ -21,7 +21,7 @@ from planner.lowering.pricing import MEMORY, TIME
 from planner.pipeline.feasibility_probe import FeasibilityProbe
 from planner.pipeline.infeasibility import check_states
 from planner.pipeline.one_batch import PreparedModel, prepared_model, search_batch
-from planner.pipeline.pipeline_search import plan_pipeline
+from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import Cuts, Deadline, InfeasibleError, RequestError, SearchRequest
 from planner.search import in_micro_batches
 from topology.cluster import Cluster
@@ -153,7 +153,7 @@ class Trials:
         if request.global_batch is None:
             found = search_batch(self.graph, cluster, quick).estimate
         else:
-            found = plan_pipeline(self.graph, cluster, quick, any_will_do=True).estimate
+            found = search_pipeline(self.graph, cluster, quick, any_will_do=True).estimate
         return found if found.step_time_s < UNREACHABLE_S else None
 
 

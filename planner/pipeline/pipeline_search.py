@@ -26,7 +26,7 @@ from planner.pipeline.bounds.configurations import Priced
 from planner.pipeline.bounds.network import NetworkBounds
 from planner.pipeline.bounds.order import ConfigurationSearch
 from planner.pipeline.configuration import solved
-from planner.pipeline.infeasibility import check_states, infeasible, with_remedy
+from planner.pipeline.infeasibility import check_states, infeasible
 from planner.pipeline.objectives import (
     follows_cost,
     least_memory,
@@ -41,7 +41,7 @@ from planner.pipeline.solved import Solved
 from planner.pipeline.space import Configuration
 from planner.pipeline.stage_plan import Draft, bound_of, drafted, plan_of, space_of
 from planner.pipeline.unequal import UnequalSearch
-from planner.request import Deadline, InfeasibleError, RequestError, SearchRequest
+from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.solvers import Solution
 from topology.cluster import Cluster
 
@@ -61,36 +61,6 @@ NOTES = (
 
 
 def search_pipeline(
-    graph: OpGraph, cluster: Cluster, request: SearchRequest, report: Report = lambda _: None
-) -> Plan:
-    """The fastest plan for a global batch.
-
-    Args:
-        graph: as imported.
-        cluster: the machine.
-        request: with a global batch.
-        report: receives progress.
-
-    Raises:
-        RequestError: the request does not fit the model or the machine.
-        BatchError: the batch cannot be followed through the model.
-        InfeasibleError: nothing fits into memory.
-    """
-    deadline = Deadline.after(request.time_limit_s)
-    try:
-        return plan_pipeline(graph, cluster, request, report)
-    except InfeasibleError as error:
-        report(error.what)
-        report("nothing fits: looking for a change that makes it possible")
-        asked = replace(request, time_limit_s=deadline.left_s)
-
-        def find(larger: Cluster, asked: SearchRequest) -> Plan:
-            return plan_pipeline(graph, larger, asked, any_will_do=True)
-
-        raise with_remedy(error, cluster, asked, find, len(graph.ops), report) from error
-
-
-def plan_pipeline(
     graph: OpGraph,
     cluster: Cluster,
     request: SearchRequest,
@@ -101,7 +71,7 @@ def plan_pipeline(
     any_will_do: bool = False,
     beside: Liveness | None = None,
 ) -> Plan:
-    """The same without a look for remedies where nothing fits.
+    """The fastest plan for a global batch.
 
     Args:
         graph: as imported.

@@ -246,7 +246,7 @@ def test_ctrl_c_during_the_look_ends_it_with_what_was_found(
 ) -> None:
     asked = ("search", mlp, "--devices", 2, "--memory", "3MiB", "--json")
     whole = planner(*asked)
-    monkeypatch.setattr("planner.explain.infeasible._more_devices", _interrupted)
+    monkeypatch.setattr("planner.explain.fixes._more_devices", _interrupted)
     run = planner(*asked)
     assert (run.code, run.json["status"]) == (1, "infeasible")
     explained = run.json["explanation"]
@@ -256,7 +256,7 @@ def test_ctrl_c_during_the_look_ends_it_with_what_was_found(
     assert whole.json["explanation"]["complete"]
     fixes = [fix for fix in whole.json["explanation"]["fixes"] if fix["kind"] != "devices"]
     assert explained["fixes"] == fixes
-    monkeypatch.setattr("planner.explain.infeasible._enough_memory", _interrupted)
+    monkeypatch.setattr("planner.explain.fixes._enough_memory", _interrupted)
     run = planner(*asked)
     assert run.json["explanation"]["fixes"] == []
     assert "interrupted: not everything was tried" in run.err

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_estimate import Estimate
 from planner.explain import why_infeasible
 from planner.explain.questions import explain_infeasible, with_fixes
 from planner.pipeline.feasibility_probe import FeasibilityProbe
-from planner.pipeline.infeasibility import with_remedy
 from planner.pipeline.objectives import least_memory
 from planner.pipeline.one_batch import search_batch
 from planner.request import LEAST_S, Deadline, InfeasibleError, SearchRequest
@@ -74,19 +74,22 @@ def test_a_look_that_is_done_in_time_says_nothing_of_the_clock(clock: list[float
     assert clock == [100.0]
 
 
-def test_changes_of_a_global_batch_share_the_time_limit_too(clock: list[float]) -> None:
+def test_changes_of_a_global_batch_share_the_time_limit_too(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits: list[float | None] = []
 
-    def nothing(_: Cluster, request: SearchRequest) -> None:
+    def nothing(_: OpGraph, __: Cluster, request: SearchRequest, **___: bool) -> None:
         limits.append(request.time_limit_s)
         clock[0] += 12.0
         raise ERROR
 
+    monkeypatch.setattr("planner.explain.trials.search_pipeline", nothing)
     request = SearchRequest(global_batch=2**20, time_limit_s=30.0)
-    found = with_remedy(ERROR, CLUSTER, request, nothing, 10)
+    found = why_infeasible(GRAPH, CLUSTER, request, ERROR, MACHINE.cluster)
     assert limits == [30.0, 18.0, 6.0]
     assert found.out_of_time
-    assert found.remedies == ERROR.remedies
+    assert with_fixes(ERROR, found).remedies == ERROR.remedies
 
 
 @pytest.mark.fast

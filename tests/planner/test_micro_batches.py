@@ -20,7 +20,7 @@ from ir.plan_stages import split_text
 from planner import search as searching
 from planner.explain.plan_request import source_of, whole_request_of
 from planner.pipeline.one_batch import search_batch
-from planner.pipeline.pipeline_search import plan_pipeline
+from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.requests.plan_json import found
 from planner.search import search
@@ -59,7 +59,7 @@ def test_it_is_what_a_global_batch_of_one_stage_finds(name: str, target: str) ->
     needed = needed_as_one(graph, asked)
     plan = search(graph, CLUSTER, asked)
     whole = replace(asked, global_batch=BATCHES[name], pipeline="off")
-    cut = plan_pipeline(graph, CLUSTER, whole)
+    cut = search_pipeline(graph, CLUSTER, whole)
     assert plan.pipeline == cut.pipeline
     assert (plan.tensors, plan.operators) == (cut.tensors, cut.operators)
     assert (plan.estimate, plan.request) == (cut.estimate, cut.request)
@@ -78,7 +78,7 @@ def test_no_batch_is_slower_as_one_than_in_micro_batches(
     asked = tight(graph, target, share)
     cut = replace(asked, global_batch=BATCHES[name], pipeline="off")
     step_s = search(graph, CLUSTER, asked).estimate.step_time_s
-    assert step_s <= plan_pipeline(graph, CLUSTER, cut).estimate.step_time_s * (1 + 1e-9)
+    assert step_s <= search_pipeline(graph, CLUSTER, cut).estimate.step_time_s * (1 + 1e-9)
 
 
 def test_a_batch_that_pays_for_its_memory_is_split_and_the_plan_says_so() -> None:
@@ -99,7 +99,7 @@ def test_a_batch_that_pays_for_its_memory_is_split_and_the_plan_says_so() -> Non
 def test_a_search_that_is_told_how_or_for_what_keeps_its_batch(
     changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "plan_pipeline", None)
+    monkeypatch.setattr(searching, "search_pipeline", None)
     asked = tight(GRAPHS["attention"], "mindspore", 0.7)
     plan = search(GRAPHS["attention"], CLUSTER, replace(asked, **changes))  # type: ignore[arg-type]
     assert plan.pipeline.is_single
@@ -108,7 +108,7 @@ def test_a_search_that_is_told_how_or_for_what_keeps_its_batch(
 def test_a_batch_that_pays_nothing_for_its_memory_is_never_split(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(searching, "plan_pipeline", None)
+    monkeypatch.setattr(searching, "search_pipeline", None)
     for graph in GRAPHS.values():
         plan = search(graph, CLUSTER, SearchRequest())
         assert plan == search_batch(graph, CLUSTER, SearchRequest())
@@ -179,7 +179,7 @@ def test_what_cannot_be_split_is_refused_as_before(changes: dict[str, object]) -
 def test_states_that_do_not_fit_are_told_before_anything_is_split(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(searching, "plan_pipeline", None)
+    monkeypatch.setattr(searching, "search_pipeline", None)
     with pytest.raises(InfeasibleError, match="of states"):
         search(GRAPHS["mlp"], CLUSTER, SearchRequest(memory_limit_bytes=1e6))
 
@@ -188,7 +188,7 @@ def test_a_refusal_in_micro_batches_too_names_stages(monkeypatch: pytest.MonkeyP
     def full(*_: object, **__: object) -> Plan:
         raise InfeasibleError("no plan fits: 5 of 4", 5.0, 4.0, {"activations": 5.0}, ("more",))
 
-    monkeypatch.setattr(searching, "plan_pipeline", full)
+    monkeypatch.setattr(searching, "search_pipeline", full)
     with pytest.raises(InfeasibleError, match="in micro-batches too") as raised:
         search(GRAPHS["mlp"], CLUSTER, tight(GRAPHS["mlp"], "jax"))
     assert raised.value.needed_bytes == 5.0
@@ -201,7 +201,7 @@ def test_a_request_that_micro_batches_contradict_keeps_its_refusal(
     def contradicted(*_: object, **__: object) -> Plan:
         raise RequestError("no stage can have it")
 
-    monkeypatch.setattr(searching, "plan_pipeline", contradicted)
+    monkeypatch.setattr(searching, "search_pipeline", contradicted)
     with pytest.raises(InfeasibleError, match="the smallest one found needs"):
         search(GRAPHS["mlp"], CLUSTER, tight(GRAPHS["mlp"], "jax"))
 
@@ -220,7 +220,7 @@ def test_one_time_limit_is_of_both_searches(monkeypatch: pytest.MonkeyPatch) -> 
         raise InfeasibleError("no plan fits", 5e6, 4e6, {}, ())
 
     monkeypatch.setattr(searching, "batch_answer", late)
-    monkeypatch.setattr(searching, "plan_pipeline", limited)
+    monkeypatch.setattr(searching, "search_pipeline", limited)
     with pytest.raises(InfeasibleError):
         search(GRAPHS["mlp"], CLUSTER, SearchRequest(time_limit_s=30.0))
     assert told == [10.0]

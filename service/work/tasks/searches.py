@@ -41,8 +41,7 @@ def search(given: Given) -> Outcome:
     try:
         plan = asked.plan(given.report)
     except InfeasibleError as error:
-        if asked.request.global_batch is None:
-            given.report(error.what)
+        given.report(error.what)
         why = explain_infeasible(asked, options, machine_file, error, given.report)
         told = {"explanation": why.to_dict()}
         return Outcome({**infeasible(with_fixes(error, why)), **told, "plan": None})

@@ -286,17 +286,22 @@ def test_the_whole_square_is_twice_what_lies_below_the_diagonal() -> None:
     assert total(RunTable.of([apart])) == total(RunTable.of([run()]))
 
 
-def test_states_on_the_host_come_and_go() -> None:
-    """24 bytes of each parameter that a device updates, over PCIe; half of them with two shards."""
+@pytest.mark.parametrize("name", ["a100-80g", "h100", "ascend-910a"])
+def test_states_on_the_host_come_and_go(name: str) -> None:
+    """24 bytes of each parameter that a device updates, over its chip's link to the host; half of
+    them with two shards.
+    """
     swapped = frozenset({"swap-optimizer"})
     moved = []
     for stage in (0, 1):
-        kept = run(dp=2, zero_stage=stage)
+        kept = run(machine=name, dp=2, zero_stage=stage)
         away = replace(kept, flags=swapped)
         times = [step_times(RunTable.of([each]), CONSTANTS).optimizer for each in (kept, away)]
         moved.append(float(times[1][0] - times[0][0]))
     held, _ = stage_parameters(RunTable.of([run()]), np.array([32.0]), np.array([2.0]))
-    assert moved[0] == pytest.approx(24.0 * float(held[0]) / (32e9 * CONSTANTS.swap), rel=1e-9)
+    rate = machine(name).chip.host_bandwidth_bytes_per_s
+    assert rate is not None
+    assert moved[0] == pytest.approx(24.0 * float(held[0]) / (rate * CONSTANTS.swap), rel=1e-9)
     assert moved[1] == pytest.approx(moved[0] / 2, rel=1e-9)
 
 

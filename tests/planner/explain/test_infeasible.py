@@ -260,18 +260,6 @@ def test_nobody_looks_again_who_was_interrupted(need: float) -> None:
     assert [reason.name for reason in found.reasons] == ["weights"]
 
 
-def test_a_trial_of_stages_looks_for_no_remedy_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    def looked(*_: object) -> None:
-        raise AssertionError("a look within the look")
-
-    monkeypatch.setattr("planner.pipeline.pipeline_search.with_remedy", looked)
-    asked = SearchRequest(global_batch=64, pipeline="off", offload="on", zero="0")
-    tight = replace(CLUSTER, host_memory_bytes=1)
-    error = InfeasibleError("nothing fits", 4e8, 6e7, {}, ())
-    found = why_infeasible(mlp(2), tight, asked, error, MACHINE.cluster)
-    assert [fix.change for fix in found.fixes] == ["without --offload on"]
-
-
 @pytest.mark.parametrize("cost", ["memory", "mindspore"])
 def test_at_another_cost_the_same_fits(cost: str, need: float) -> None:
     request = SearchRequest(memory_limit_bytes=need * 0.6)

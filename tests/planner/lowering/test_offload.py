@@ -21,11 +21,11 @@ from ir.plan import Plan
 from ir.plan_enums import Cause
 from ir.plan_file import PlanFileError, plan_from_json, plan_to_json
 from ir.plan_stages import part_times, retimed
+from planner.explain import why_infeasible
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered, NodeKind
 from planner.lowering.optimizer_states import StateOptions
 from planner.lowering.parameters import STATES, Parameters, brought_back, host_bytes
-from planner.pipeline import pipeline_search as joint
 from planner.pipeline.configuration import solved
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.pipeline.search_state import PipelineSearch
@@ -126,7 +126,6 @@ def test_the_choice_is_the_best_of_all_sets_of_parameters(
     memory: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every set of parameters with state on the host, everything else decided for each."""
-    monkeypatch.setattr(joint, "with_remedy", lambda error, *_: error)
     found = step_s(memory, offload="auto", global_batch=2, layers=2)
     names = [t.name for t in mlp(2, batch=8, width=WIDE, hidden=WIDE).parameters]
     best = math.inf
@@ -149,7 +148,11 @@ def test_the_choice_is_the_best_of_all_sets_of_parameters(
 def test_it_makes_room_where_nothing_fits_and_is_named() -> None:
     with pytest.raises(InfeasibleError) as error:
         whole(0.2e9, layers=2, global_batch=2)
-    assert error.value.remedies[0].endswith("--offload auto")
+    graph, asked = mlp(2, batch=8, width=WIDE, hidden=WIDE), SearchRequest(global_batch=2)
+    why = why_infeasible(
+        graph, computer(2, 0.2e9), asked, error.value, lambda devices: computer(devices, 0.2e9)
+    )
+    assert [fix.change for fix in why.fixes] == ["--offload auto"]
     plan = whole(0.2e9, layers=2, global_batch=2, offload="auto")
     assert any(tensor.host_bytes for tensor in plan.parameters)
     assert plan.estimate.peak_memory_bytes <= 0.2e9
@@ -287,7 +290,6 @@ def test_a_step_that_was_hoped_for_and_cannot_be_had_hides_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Buffers of communication take 0.4 GB for each group, which bounds of shapes leave aside."""
-    monkeypatch.setattr(joint, "with_remedy", lambda error, *_: error)
     graph = mlp(3, batch=8, width=WIDE, hidden=WIDE)
 
     def seconds(**asked: str) -> float:
