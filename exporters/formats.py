@@ -8,23 +8,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from exporters import (
-    html,
-    jax,
-    launch,
-    megatron,
-    msjob,
-    parameter_server,
-    table,
-    torch,
-)
+from exporters import html, jax, megatron, table, torch
 from exporters.errors import ExportError
 from exporters.mindspore import (
     custom,
     groups,
     inference,
+    launch,
+    msjob,
     operator_json,
     operator_strategy,
+    parameter_server,
     script,
     shard_calls,
     strategy,
