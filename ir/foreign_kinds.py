@@ -77,9 +77,10 @@ _BY_ELEMENT = (
     "TruncateMod", "Xdivy", "Xlogy", "Zeta",
 )  # fmt: skip
 _IN_PLACE = ("InplaceAdd", "InplaceSub", "InplaceUpdate")
-_UPDATED_ROWS = tuple(
-    f"Scatter{how}" for how in ("Add", "Div", "Max", "Min", "Mul", "Sub", "Update")
-)
+_UPDATED_ROWS = (
+    "ScatterAdd", "ScatterDiv", "ScatterMax", "ScatterMin", "ScatterMul", "ScatterSub",
+    "ScatterUpdate",
+)  # fmt: skip
 _RULES: Mapping[str, RuleText] = MappingProxyType(
     {
         **dict.fromkeys(_BY_ELEMENT, _by_element),
