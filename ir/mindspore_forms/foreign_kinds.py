@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 DOMAIN = "mindspore"
+"""Of a primitive that is no kind of the catalogue: it is `mindspore::Name`."""
 Dims: TypeAlias = Sequence[int]
 RuleText: TypeAlias = Callable[[Sequence[Dims], Sequence[Dims]], str]
 """The rule of an operator with operands and results of these dims."""
