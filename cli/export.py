@@ -229,7 +229,7 @@ def arguments_note(plan: Plan) -> tuple[str, ...]:
 
 def checkpoint_note(plan: Plan) -> tuple[str, ...]:
     """The step time if MindSpore gets the strategy checkpoint and nothing else."""
-    from planner.repricing.mindspore_checkpoint import checkpoint_only_s  # noqa: PLC0415
+    from planner.repricing.mindspore.checkpoint import checkpoint_only_s  # noqa: PLC0415
     from topology.units import format_seconds  # noqa: PLC0415
 
     alone_s = checkpoint_only_s(plan) if plan.pipeline.is_single else None
@@ -246,7 +246,7 @@ def checkpoint_note(plan: Plan) -> tuple[str, ...]:
 def loss_note(plan: Plan) -> tuple[str, ...]:
     """Which loss of MindSpore's a plan that cuts classes needs, and what another one costs."""
     from exporters.mindspore.loss import class_cuts  # noqa: PLC0415
-    from planner.repricing.mindspore_checkpoint import batch_loss_s  # noqa: PLC0415
+    from planner.repricing.mindspore.checkpoint import batch_loss_s  # noqa: PLC0415
     from topology.units import format_seconds  # noqa: PLC0415
 
     if not plan.pipeline.is_single or not class_cuts(plan):

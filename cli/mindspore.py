@@ -174,7 +174,7 @@ def compiled_s(plan: Plan, arrivals: Sequence[Arrival]) -> float | None:
     from exporters.mindspore.checkpoint_import import pins_of_operators  # noqa: PLC0415
     from exporters.mindspore.operator_json import OperatorStrategies  # noqa: PLC0415
     from exporters.mindspore.records import StrategyItem  # noqa: PLC0415
-    from planner.repricing.mindspore_compiled import compiled_step_s  # noqa: PLC0415
+    from planner.repricing.mindspore.compiled import compiled_step_s  # noqa: PLC0415
     from planner.request import RequestError  # noqa: PLC0415
 
     used = {each.planned.primitive: each.used for each in arrivals if each.planned is not None}

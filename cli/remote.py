@@ -276,7 +276,7 @@ def remote_export(
     files = {
         k: text_of(Path(v), f"--set {k}", "name a file") for k, v in given.items() if k in _FILES
     }
-    is_form = form.suffixes or form.name == "mindspore"
+    is_form = form.suffixes or len(form.usual) > 1
     suffix = output.suffix if is_form and output.suffix in {".ckpt", *_SUFFIXES} else None
     with connected(url) as planner:
         if "model" in settings:

@@ -131,14 +131,15 @@ def _written(folder: Path, writers: dict[str, Writer]) -> list[Path]:
 def _writers(plan: Plan, table: TableMachine | None, target: str) -> dict[str, Writer]:
     """The files of a plan by name; strategy files only if the target can apply the plan.
 
-    MindSpore lays its mesh out in the order of the ranks, so it gets a rank table in that order.
+    Cut counts lay the mesh out in the order of the ranks, so they get a rank table in that order.
     """
     from exporters.errors import ExportError  # noqa: PLC0415
+    from ir.dialects import TARGETS  # noqa: PLC0415
     from planner.requests.searches import plan_bytes  # noqa: PLC0415
     from topology.rank_tables.writing import rank_table_text  # noqa: PLC0415
 
     writers: dict[str, Writer] = {"plan.json": writer_of(plan_bytes(plan))}
-    if table is not None and target == "mindspore":
+    if table is not None and TARGETS[target].cut_counts:
         text = rank_table_text(table.table_in(plan.rank_order))
         writers["rank_table.json"] = writer_of(text)
     try:

@@ -1,8 +1,9 @@
 """The backward pass of one stage of a plan on virtual devices.
 
 Gradients travel the edges of the forward pass the other way. Where the target keeps terms of sums
-between operators, a gradient has the layout that the plan says; for MindSpore it is a share of a
-sum over every axis that does not split its tensor, and the loss is divided among all devices.
+between operators, a gradient has the layout that the plan says. Where the dialect shares gradients
+it is a share of a sum over every axis that does not split its tensor, and the loss is divided among
+all devices.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from executors.placement import Spread, disagreement
 from executors.reference import Forward, paths_of
 from executors.splits import GRADIENT_TERMS
 from executors.spmd import Around
+from ir.dialects import dialect_named
 from ir.differentiation import operand_gradients, read_back, tensors_with_gradient
 from ir.dtypes import dtype_bytes
 from ir.graph import Op
@@ -45,7 +47,7 @@ class Backward:
         self.mesh: Mesh = forward.mesh
         self.graph = self.plan.graph
         self.with_gradient = tensors_with_gradient(self.graph)
-        self.shares = self.plan.space.dialect == "mindspore"
+        self.shares = dialect_named(self.plan.space.dialect).shares_gradients
         self.around = Around(self.mesh, constants=forward.values, shares=self.shares)
         self.paths = paths_of(self.plan.collectives, BACKWARD)
         self.readers = self.graph.consumers()
@@ -102,7 +104,7 @@ class Backward:
         return Layout(layout.dims, tuple(a for a in axes if a not in layout.split_axes))
 
     def _seed(self, op: Op, result: Spread) -> Spread:
-        """1 for the loss; a share of it on every device for MindSpore."""
+        """1 for the loss; or a share of it on every device."""
         if not self.shares:
             split = self.forward.operators[op.name].split
             terms = [a for a, (_, f) in enumerate(split) if f == GRADIENT_TERMS]

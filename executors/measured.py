@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ir.graph import OpGraph
+from ir.ops import Engine, lookup
 from ir.plan import Plan, PlannedCollective
 from ir.plan_degrees import degrees_of
 from ir.plan_enums import Cause
@@ -238,7 +239,7 @@ def _main_dtype(graph: OpGraph) -> str:
 
 def _sizes(graph: OpGraph) -> dict[str, object]:
     """Sizes of a transformer, as far as its attention and its products say them."""
-    attention = [op for op in graph.ops if op.kind == "Attention"]
+    attention = [op for op in graph.ops if lookup(op.kind).engine is Engine.ATTENTION]
     if not attention:
         return {}
     dims: Sequence[int] = graph.tensors[attention[0].inputs[0]].dims

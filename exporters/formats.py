@@ -8,23 +8,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from exporters import (
-    html,
-    jax,
-    launch,
-    megatron,
-    msjob,
-    parameter_server,
-    table,
-    torch,
-)
+from exporters import html, jax, megatron, table, torch
 from exporters.errors import ExportError
 from exporters.mindspore import (
     custom,
     groups,
     inference,
+    launch,
+    msjob,
     operator_json,
     operator_strategy,
+    parameter_server,
     script,
     shard_calls,
     strategy,
@@ -74,6 +68,13 @@ class Format:
     """Whether several files go into a folder."""
     of_primitives: Callable[[Plan, Settings, Sequence[FilePrimitive]], MadeOfModel] | None = None
     """Makes the file with the primitives of the model file, where it needs them."""
+    usual: tuple[str, ...] = ("",)
+    """Suffixes of files that may have any, the first one where none is named."""
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Suffixes of a file, the usual one first."""
+        return self.suffixes or self.usual
 
     def writer(self, plan: Plan, names: Names | None) -> Writer:
         """What writes the file.
@@ -228,8 +229,10 @@ def _operators(plan: Plan, settings: Settings, primitives: Sequence[FilePrimitiv
 
 
 _ALL = (
-    Format("mindspore", _mindspore, _mindspore_losses, takes_names=True),
-    Format("mindspore-apply", _mindspore_apply, _lost(custom.losses), takes_names=True),
+    Format("mindspore", _mindspore, _mindspore_losses, takes_names=True, usual=(".ckpt", ".json")),
+    Format(
+        "mindspore-apply", _mindspore_apply, _lost(custom.losses), takes_names=True, usual=(".py",)
+    ),
     Format(
         "mindspore-operators",
         _of_model,
@@ -241,6 +244,7 @@ _ALL = (
         "mindspore-groups",
         _rank0_groups,
         settings=groups.SETTINGS,
+        usual=(".pb",),
         of_primitives=_groups,
     ),
     Format(
@@ -261,7 +265,9 @@ _ALL = (
         _lost(torch.losses),
         suffixes=(".json", ".py"),
     ),
-    Format("megatron", _texts({"": megatron.to_arguments}), _lost(megatron.losses)),
+    Format(
+        "megatron", _texts({"": megatron.to_arguments}), _lost(megatron.losses), usual=(".txt",)
+    ),
     _with_settings("mindspore-script", script.script, script.SETTINGS, (".py",)),
     _with_settings("mindspore-shard", shard_calls.shard_module, shard_calls.SETTINGS),
     _with_settings("launch", launch.scripts, launch.SETTINGS, is_folder=True),
@@ -269,8 +275,8 @@ _ALL = (
     _with_settings(
         "parameter-server", parameter_server.files, parameter_server.SETTINGS, is_folder=True
     ),
-    Format("table", _texts({"": table.to_csv})),
-    Format("html", _texts({"": html.to_html})),
+    Format("table", _texts({"": table.to_csv}), usual=(".csv",)),
+    Format("html", _texts({"": html.to_html}), usual=(".html",)),
 )
 
 _LAID_OUT = frozenset({

@@ -13,12 +13,12 @@ import onnx
 from importers.clean_up import cleaned
 from importers.errors import ModelError, unknown_dimension
 from importers.facts import FileFacts, OpenDim
+from importers.mindspore.onnx_files import as_network, mend, trained_in
 from importers.onnx_attributes import to_ops
 from importers.onnx_branches import known_branch
 from importers.onnx_checks import describe
 from importers.onnx_dimensions import check_bindings, declared_names, shown_names
 from importers.onnx_file import read_model
-from importers.onnx_mindspore import as_network, mend, trained_in
 from importers.onnx_node import kind_of, name_results, node_context
 from importers.onnx_roles import tensor_table, with_gradients
 from importers.onnx_shapes import ShapeInference

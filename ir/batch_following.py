@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ir.batch_moves import Place, Reading, Readings, readings
 from ir.graph import Op, OpGraph, Role, Tensor, unused_name
-from ir.ops import OpView, is_described, lookup
+from ir.ops import OpView, Resizing, is_described, lookup
 from ir.resizing import rewritten
 from ir.rule import FactorMap, ShardingRule
 
@@ -188,7 +188,7 @@ class Follower:
         maker = self.makers.get(name)
         if maker is None:
             return False
-        if maker.kind == "Tile":
+        if lookup(maker.kind).resizing is Resizing.MULTIPLIED:
             return self._repeats(maker, place)
         rule = self._rule(maker)
         mapping = rule.results[maker.outputs.index(name)]

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from ir.ops import OpView
-from ir.ops.shape import RESHAPES
+from ir.ops import OpView, Resizing, lookup
+from ir.ops.indexing import gather_nd_rule
+from ir.ops.shape import reshape_rule
 from ir.resizing import cuts
 
 
@@ -78,7 +79,8 @@ Move = Callable[[OpView, Held], "Readings | None"]
 
 def readings(view: OpView, held: Held) -> Readings | None:
     """What an operator makes of the batch in its operands; None where its rule says it."""
-    move = _MOVES.get(view.op.kind)
+    entry = lookup(view.op.kind)
+    move = _MOVES.get(entry.resizing or entry.rule)
     return move(view, held) if move else None
 
 
@@ -245,10 +247,11 @@ def _scatter_nd(view: OpView, held: Held) -> Readings | None:
     return _one(table, {i: place for i, place in wanted.items() if i not in held})
 
 
-_MOVES: Mapping[str, Move] = MappingProxyType(
+_MOVES: Mapping[object, Move] = MappingProxyType(
     {
-        **dict.fromkeys(RESHAPES, _reshape), "Concat": _concat, "Split": _split,
-        "Slice": _slice, "Tile": _tile, "Gather": _gather, "GatherND": _gather_nd,
-        "ScatterND": _scatter_nd,
+        reshape_rule: _reshape, gather_nd_rule: _gather_nd, Resizing.JOINED: _concat,
+        Resizing.APART: _split, Resizing.BOUNDS: _slice, Resizing.MULTIPLIED: _tile,
+        Resizing.ROWS: _gather, Resizing.COORDINATES: _scatter_nd,
     }
 )  # fmt: skip
+"""By what the entry says of sizes, else by its rule."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
+from ir.dialects import dialect_named
 from ir.plan import Plan, PlannedTensor
 from ir.plan_stages import MeshAxes, first_rank, planned_in, stage_mesh
 from ir.slicing import Grid, Slicing
@@ -13,10 +14,10 @@ _T = TypeVar("_T")
 
 
 def plan_slicing(plan: Plan, origin: str = "the plan") -> Slicing:
-    """The parameters of a plan at rest, by their names in the model's files. Where MindSpore shares
-    optimizer state, it shares the weight with it.
+    """The parameters of a plan at rest, by their names in the model's files. Some dialects
+    shard the weight wherever they shard its optimizer state.
     """
-    shares_weights = plan.space.dialect == "mindspore"
+    shares_weights = dialect_named(plan.space.dialect).shares_weights
     grids: dict[str, tuple[Grid, ...]] = {}
     dims: dict[str, tuple[int, ...]] = {}
     dtypes: dict[str, str] = {}

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ir.graph import AttributeValue, OpGraph
-from ir.ops import OpView
-from ir.ops.convolution import POOLS
+from ir.ops import OpView, Resizing, lookup
 
 Attributes = Mapping[str, AttributeValue]
 Rewriter = Callable[[OpView, OpView, Sequence[int]], Attributes]
@@ -17,7 +16,8 @@ Rewriter = Callable[[OpView, OpView, Sequence[int]], Attributes]
 
 def rewritten(before: OpView, after: OpGraph, factors: Sequence[int]) -> dict[str, AttributeValue]:
     """The attributes of an operator in a graph with other dims."""
-    change = _REWRITERS.get(before.op.kind)
+    told = lookup(before.op.kind).resizing
+    change = _REWRITERS.get(told) if told else None
     more = change(before, OpView(before.op, after), factors) if change else {}
     return {**before.op.attributes, **more}
 
@@ -67,14 +67,14 @@ def _heads(before: OpView, _: OpView, factors: Sequence[int]) -> Attributes:
     return {key: value for key, value in new.items() if key in before.op.attributes}
 
 
-_REWRITERS: Mapping[str, Rewriter] = MappingProxyType(
+_REWRITERS: Mapping[Resizing, Rewriter] = MappingProxyType(
     {
-        "Slice": _slice,
-        "Gather": _blocks,
-        "Conv": _group,
-        "ConvTranspose": _transposed_group,
-        **dict.fromkeys(POOLS, _window_of_all),
-        "Attention": _heads,
+        Resizing.BOUNDS: _slice,
+        Resizing.ROWS: _blocks,
+        Resizing.KERNEL: _group,
+        Resizing.TRANSPOSED: _transposed_group,
+        Resizing.WINDOWS: _window_of_all,
+        Resizing.HEADS: _heads,
     }
 )
 

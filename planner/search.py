@@ -6,10 +6,9 @@ import math
 from dataclasses import replace
 
 from ir.batch import BatchError
+from ir.dialects import TARGETS
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.candidates.dialects import TARGETS
-from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
 from planner.pipeline.batch_search import PROMISED
 from planner.pipeline.infeasibility import check_states
 from planner.pipeline.one_batch import (
@@ -30,6 +29,7 @@ from planner.request import (
     RequestError,
     SearchRequest,
 )
+from planner.solvers import RECURSIVE
 from topology.cluster import Cluster
 from topology.units import format_memory, format_seconds
 

@@ -16,7 +16,7 @@ from executors.algorithms.statistics import STATISTICS
 from executors.composites import run_composite, run_parts
 from executors.device_algorithms import DEVICE_ALGORITHMS
 from executors.spmd import Algorithm, OperatorRun, Shards
-from ir.ops import FUSED
+from ir.ops import FUSED, Engine, lookup
 
 __all__ = ["ALGORITHMS"]
 
@@ -27,7 +27,7 @@ def _composite(task: OperatorRun) -> Shards:
 
 def _attention(task: OperatorRun) -> Shards:
     """Attention that a file writes in small operators runs as these."""
-    return run_parts(task, ALGORITHMS) if task.op.parts else _OF_DEVICES["Attention"](task)
+    return run_parts(task, ALGORITHMS) if task.op.parts else _OF_DEVICES[task.op.kind](task)
 
 
 _OF_DEVICES: Mapping[str, Algorithm] = MappingProxyType(
@@ -42,6 +42,6 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         **ELEMENTWISE,
         **STATISTICS,
         FUSED: _composite,
-        "Attention": _attention,
+        **{k: _attention for k in _OF_DEVICES if lookup(k).engine is Engine.ATTENTION},
     }
 )

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from executors.checkpoint.ckpt import CHECKSUM_BYTES, CHECKSUM_TAG
 from executors.checkpoint.copying import read_back
 from executors.checkpoint.entries import CheckpointFile
 from executors.checkpoint.errors import CheckpointError
 from executors.checkpoint.handles import Handles
-from executors.checkpoint.mindspore import CHECKSUM_BYTES, CHECKSUM_TAG
 from executors.checkpoint.source import Source
 
 NAME = "checksums.json"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from executors.checkpoint.ckpt import laid_out_ckpt
 from executors.checkpoint.entries import CheckpointFile
-from executors.checkpoint.mindspore import laid_out_mindspore
 from executors.checkpoint.pairing import Wanted
 from executors.checkpoint.safetensors import laid_out_safetensors
 from ir.slicing import box_dims
@@ -57,7 +57,7 @@ def planned_outputs(
         path = Path(name + SUFFIXES[form])
         path = path if ranks == 1 else Path(f"rank_{rank}") / path
         if form == "ckpt":
-            out.append(Output(rank, *laid_out_mindspore(path, tensors)))
+            out.append(Output(rank, *laid_out_ckpt(path, tensors)))
         else:
             out.append(Output(rank, *laid_out_safetensors(path, tensors, kept)))
     return tuple(out)

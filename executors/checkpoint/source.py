@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from executors.checkpoint.ckpt import read_ckpt
 from executors.checkpoint.entries import CheckpointFile, Chunked, Place
 from executors.checkpoint.errors import CheckpointError
-from executors.checkpoint.mindspore import read_mindspore
 from executors.checkpoint.safetensors import read_safetensors
 from executors.checkpoint.torch_distributed import METADATA, read_distributed
 
-READERS = MappingProxyType({".safetensors": read_safetensors, ".ckpt": read_mindspore})
+READERS = MappingProxyType({".safetensors": read_safetensors, ".ckpt": read_ckpt})
 _RANK = re.compile(r"rank_?(\d{1,7})(?!\d)")
 _FIX = "name a file, or a folder with rank_0, rank_1, ... or with the files of a whole model"
 

@@ -8,9 +8,7 @@ from types import MappingProxyType
 from executors.shrinking.extents import Scaled, Total, Window
 from executors.shrinking.space import Knowledge, Space
 from ir.graph import Role
-from ir.ops import COMBINE, DISPATCH, OpView
-from ir.ops.convolution import POOLS, RESIZINGS
-from ir.ops.indexing import BY_ELEMENT
+from ir.ops import DISPATCH, OpView, Resizing
 from ir.ops.shape import CARRIERS, TAKERS
 from ir.resizing import covers_all, cuts
 
@@ -149,7 +147,7 @@ def _elements(space: Space, view: OpView) -> None:
     result = view.op.outputs[0]
     if _source(space, rows[0]) is not Role.INPUT:
         space.fix(data, axis)
-    elif view.op.kind == "ScatterElements":
+    elif view.has(2):
         space.equate((space.dim(result, axis),), (space.dim(data, axis),))
         space.equate((space.dim(rows[0], axis),), (space.dim(rows[1], axis),))
         space.explained.update((name, axis) for name in (data, result, *rows))
@@ -172,23 +170,23 @@ def _nothing(space: Space, view: OpView) -> None:
     """The rule says all; attributes with numbers follow the dims, or belong to what stays."""
 
 
-KNOWLEDGE: Mapping[str, Knowledge] = MappingProxyType(
+KNOWLEDGE: Mapping[Resizing, Knowledge] = MappingProxyType(
     {
-        "Concat": _concat,
-        "Split": _split,
-        "Slice": _slice,
-        "Pad": _pad,
-        "Tile": _scaled,
-        **dict.fromkeys(RESIZINGS, _resize),
-        "Conv": _conv,
-        "ConvTranspose": _nothing,
-        **dict.fromkeys(POOLS, _pool),
-        "GlobalMaxPool": _all_positions,
-        **dict.fromkeys((DISPATCH, COMBINE), _experts),
-        "TopK": _top_k,
-        "Attention": _attention,
-        "Gather": _gather,
-        **dict.fromkeys(BY_ELEMENT, _elements),
-        "ScatterND": _scatter_nd,
+        Resizing.JOINED: _concat,
+        Resizing.APART: _split,
+        Resizing.BOUNDS: _slice,
+        Resizing.PADDED: _pad,
+        Resizing.MULTIPLIED: _scaled,
+        Resizing.RESIZED: _resize,
+        Resizing.KERNEL: _conv,
+        Resizing.TRANSPOSED: _nothing,
+        Resizing.WINDOWS: _pool,
+        Resizing.POSITIONS: _all_positions,
+        Resizing.SLOTS: _experts,
+        Resizing.RANKED: _top_k,
+        Resizing.HEADS: _attention,
+        Resizing.ROWS: _gather,
+        Resizing.ELEMENTS: _elements,
+        Resizing.COORDINATES: _scatter_nd,
     }
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from executors.shrinking.extents import EQUAL, Extent, Extents, Formula, Relation, Term
 from ir.graph import Op, OpGraph
-from ir.ops import OpView, annotation, lookup
+from ir.ops import OpView, Resizing, annotation, lookup
 from ir.rule import FactorMap, ShardingRule
 
 Place = tuple[str, int]
@@ -112,19 +112,20 @@ Knowledge = Callable[[Space, OpView], None]
 
 
 def space_of(
-    graph: OpGraph, knowledge: Mapping[str, Knowledge], pins: Collection[Place] = ()
+    graph: OpGraph, knowledge: Mapping[Resizing, Knowledge], pins: Collection[Place] = ()
 ) -> Space:
     """All extents of a graph.
 
     Args:
         graph: the graph.
-        knowledge: by kind, what rules do not say.
+        knowledge: what rules do not say, by what the entries tell of it.
         pins: dimensions that keep their sizes.
     """
     space = Space(graph)
     for op in graph.ops:
         for part, depth in with_parts(op):
-            _enter(space, OpView(part, graph), depth, knowledge.get(part.kind))
+            told = lookup(part.kind).resizing
+            _enter(space, OpView(part, graph), depth, knowledge[told] if told else None)
     for name, index in sorted(pins):
         space.fix(name, index)
     space.merge()

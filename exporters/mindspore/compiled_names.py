@@ -16,21 +16,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ir.file_primitives import FilePrimitive
 
-_OPERATORS = frozenset(
-    {
-        "Add", "Adds", "Div", "Divs", "Equal", "FloorDiv", "Greater", "GreaterEqual", "Less",
-        "LessEqual", "Mod", "Mul", "Muls", "Neg", "NotEqual", "Pow", "RealDiv", "Sub", "Subs",
-    }
-)  # fmt: skip
-"""Primitives of Python's operators."""
-_LAYERS = frozenset(
-    {
-        "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "Conv2dTranspose", "Conv3d",
-        "Dense", "Dropout", "Embedding", "Flatten", "GELU", "GroupNorm", "LayerNorm", "MaxPool2d",
-        "RMSNorm", "ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh",
-    }
-)  # fmt: skip
-"""Cells of `mindspore.nn` that hold their primitives."""
+_OPERATORS, _LAYERS = (
+    frozenset(names.split())
+    for names in (
+        """Add Adds Div Divs Equal FloorDiv Greater GreaterEqual Less LessEqual Mod Mul Muls Neg
+        NotEqual Pow RealDiv Sub Subs""",
+        """AvgPool2d BatchNorm1d BatchNorm2d Conv1d Conv2d Conv2dTranspose Conv3d Dense Dropout
+        Embedding Flatten GELU GroupNorm LayerNorm MaxPool2d RMSNorm ReLU SiLU Sigmoid Softmax
+        Tanh""",
+    )
+)
+"""Primitives of Python's operators, and cells of `mindspore.nn` that hold their primitives."""
 
 
 def compiled_names(

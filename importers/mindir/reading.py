@@ -20,7 +20,7 @@ from importers.mindir.parsing import parsed
 from importers.mindir.program import Stored
 from importers.mindir.rows import with_told_rows
 from importers.mindir.sizes import open_dimensions, sized
-from importers.mindir.translation import DOMAIN, translated
+from importers.mindir.translation import translated
 from importers.onnx import blamed
 from importers.onnx_checks import type_code
 from importers.onnx_constants import model_values
@@ -29,8 +29,8 @@ from importers.onnx_values import Array
 from importers.traced.operations import FrontEnd, table
 from importers.traced.translation import MAX_BYTES, with_numbers
 from ir.dtypes import dtype_bytes
-from ir.foreign_kinds import foreign_rule, primitive_of
 from ir.graph import Op, OpGraph
+from ir.mindspore_forms.foreign_kinds import DOMAIN, foreign_rule, primitive_of
 from ir.ops import RULE_ATTRIBUTE
 from ir.rule import parse_rule
 from ir.symbols import Binding, sample_points

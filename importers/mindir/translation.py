@@ -21,12 +21,11 @@ from importers.traced.translation import Translated, Translation
 from importers.traced.writer import Step, Writer
 from ir.file_primitives import cell_path
 from ir.graph import Tensor
+from ir.mindspore_forms.foreign_kinds import DOMAIN
 from ir.ops.reduction import PLACES
 from ir.ops.shape import MOVES
 from ir.wire import Data
 
-DOMAIN = "mindspore"
-"""Of a primitive that no line has: its kind is `mindspore::Name`."""
 MAX_CONSTANT_BYTES = 2**28
 """Constants that are read; a larger one has no numbers."""
 _MOST_KNOWN = 64

@@ -11,16 +11,21 @@ from numpy.typing import NDArray
 
 from importers.stablehlo.numbers import numpy_type
 from ir.graph import Op
+from ir.ops import lookup
 from ir.ops.elementwise import COMMUTATIVE, NEUTRAL
 from ir.ops.random import DRAWN
 from ir.ops.shape import CARRIERS
+from ir.semantics import OF_CONSTANTS
 from ir.semantics.call import Call, Semantics
-from ir.semantics.elementwise import ELEMENTWISE
-from ir.semantics.shape import SHAPE
 
 _FOLDED: Mapping[str, Semantics] = MappingProxyType(
     {
-        **{kind: each for kind, each in {**ELEMENTWISE, **SHAPE}.items() if kind not in DRAWN},
+        **{
+            kind: each
+            for kind, each in OF_CONSTANTS.items()
+            if kind not in DRAWN
+            if lookup(kind).semantics.partition(".")[0] in {"", "elementwise", "shape"}
+        },
         "Rsqrt": lambda call: [1 / np.sqrt(call[0])],
     }
 )

@@ -13,8 +13,8 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TypeVar
 
-from ir.foreign_kinds import primitive_of
 from ir.graph import Tensor
+from ir.mindspore_forms.foreign_kinds import primitive_of
 from ir.ops import OpView, annotation, catalogue
 from ir.rule import FactorMap, ShardingRule
 

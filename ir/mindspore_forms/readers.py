@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from ir.dialects import MINDSPORE
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.mindspore_forms.primitives import PrimitiveForm, primitive_form
 from ir.ops import OpView, lookup
 from ir.ops.fused import FUSED, tensor_maps
-from ir.ops.shape import RESHAPES
 from ir.plan import Plan
 from ir.plan_stages import stage_plan
 from ir.rule import FactorMap, ShardingRule
@@ -22,8 +22,7 @@ _Part: TypeAlias = tuple[Op, PrimitiveForm, _Parameters]
 
 _KEPT = "MindSpore's operators"
 
-NEVER_CUT = frozenset(RESHAPES)
-"""Operators for which MindSpore wants no strategy: they follow their neighbours."""
+NEVER_CUT = MINDSPORE.never_cut
 
 
 @dataclass(frozen=True, slots=True)

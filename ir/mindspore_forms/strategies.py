@@ -80,7 +80,7 @@ def batch_only(graph: OpGraph, devices: int) -> dict[str, Strategy]:
     Source: MindSpore 2.10.0, `ops_info/batch_parallel_info.cc`, CheckStrategy; whole, what it makes
     of `Flatten` does not compile.
     """
-    names = {each.name for each in graph.primitives if each.kind in _BATCH_ONLY}
+    names = {each.name for each in graph.primitives if each.kind in BATCH_ONLY}
     out: dict[str, Strategy] = {}
     for op in graph.ops if names else ():
         dims = graph.tensors[op.inputs[0]].dims if op.name in names else ()
@@ -89,7 +89,8 @@ def batch_only(graph: OpGraph, devices: int) -> dict[str, Strategy]:
     return out
 
 
-_BATCH_ONLY = frozenset({"Flatten"})
+BATCH_ONLY = frozenset({"Flatten"})
+"""Primitives that MindSpore splits by batch alone."""
 
 
 def _is_table(mapping: FactorMap, rule: ShardingRule) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ir.graph import Op, OpGraph, Role
+from ir.ops.elementwise import ARITHMETIC
 
 _VIEWS = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Identity", "Cast"}
-_SCORE_KINDS = {"Add", "Mul", "Div", "Where", "Sub", "Max"}
+_SCORE_KINDS = {*ARITHMETIC, "Where", "Max"}
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ir.graph import Op, OpGraph
+from ir.ops import Resizing, lookup
 from ir.ops.shape import CARRIERS
 
 
@@ -24,9 +25,10 @@ def drop_identities(graph: OpGraph) -> OpGraph:
 def _is_identity(op: Op, graph: OpGraph) -> bool:
     if op.kind == "Identity":
         return True
-    if op.kind == "Pad" and op.attributes.get("axes"):
+    resizing = lookup(op.kind).resizing
+    if resizing is Resizing.PADDED and op.attributes.get("axes"):
         return False
-    if op.kind not in CARRIERS | {"Tile", "Pad"}:
+    if op.kind not in CARRIERS and resizing not in {Resizing.MULTIPLIED, Resizing.PADDED}:
         return False
     source, result = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
     return source.dims == result.dims and source.dtype == result.dtype

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ir.ops.registry import Engine, Needs, OpView, operator, show
+from ir.ops.registry import Engine, Needs, OpView, Resizing, operator, show
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 HEAD_COUNTS = {
@@ -131,6 +131,7 @@ def packed_attention_rule(view: OpView) -> ShardingRule:
 @operator(
     "Attention",
     rule=attention_rule,
+    resizing=Resizing.HEADS,
     whole_at_any_size=True,
     engine=Engine.ATTENTION,
     broadcasts=True,

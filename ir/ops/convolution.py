@@ -13,6 +13,7 @@ from ir.ops.registry import (
     Engine,
     Needs,
     OpView,
+    Resizing,
     enter,
     operator,
     per_operand,
@@ -117,8 +118,9 @@ def _numbers(view: OpView, key: str, default: tuple[float, ...]) -> tuple[float,
 
 
 @operator(
-    "Conv", rule=conv_rule, engine=Engine.CONVOLUTION, needs=Needs.OTHERS, parameter_operands=(1,)
-)
+    "Conv", rule=conv_rule, engine=Engine.CONVOLUTION, needs=Needs.OTHERS, parameter_operands=(1,),
+    resizing=Resizing.KERNEL,
+)  # fmt: skip
 def conv_flops(view: OpView) -> int:
     """One multiply and one add for each result element, input channel of its group and kernel
     position.
@@ -127,39 +129,41 @@ def conv_flops(view: OpView) -> int:
 
 
 @operator(
-    "ConvTranspose",
-    rule=transposed_conv_rule,
-    engine=Engine.CONVOLUTION,
-    needs=Needs.OTHERS,
-    parameter_operands=(1,),
-)
+    "ConvTranspose", rule=transposed_conv_rule, engine=Engine.CONVOLUTION, needs=Needs.OTHERS,
+    parameter_operands=(1,), resizing=Resizing.TRANSPOSED,
+)  # fmt: skip
 def transposed_conv_flops(view: OpView) -> int:
     """As a convolution, counted from the operand."""
     return 2 * view.graph.tensors[view.op.inputs[0]].elements * math.prod(view.dims(1)[1:])
 
 
-@operator("MaxPool", rule=pool_rule, needs=Needs.OPERANDS_AND_RESULT, whole_at_any_size=True)
+@operator(
+    "MaxPool", rule=pool_rule, needs=Needs.OPERANDS_AND_RESULT, whole_at_any_size=True,
+    resizing=Resizing.WINDOWS,
+)  # fmt: skip
 def _max_pool_flops(view: OpView) -> int:
     return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
 
 
-@operator("LpPool", rule=pool_rule, needs=Needs.OPERANDS_AND_RESULT)
+@operator("LpPool", rule=pool_rule, resizing=Resizing.WINDOWS, needs=Needs.OPERANDS_AND_RESULT)
 def _norm_pool_flops(view: OpView) -> int:
     return 2 * view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
 
 
-@operator("AveragePool", rule=pool_rule)
+@operator("AveragePool", rule=pool_rule, resizing=Resizing.WINDOWS)
 def _average_pool_flops(view: OpView) -> int:
     return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
 
 
 enter("GlobalAveragePool", rule=global_pool_rule, flops=per_operand(1))
-
-
-enter("GlobalMaxPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT, flops=per_operand(1))
-
-
-enter("Resize", "Upsample", rule=resize_rule, differentiable=(0,), flops=per_result(4))
+enter(
+    "GlobalMaxPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT, flops=per_operand(1),
+    resizing=Resizing.POSITIONS,
+)  # fmt: skip
+enter(
+    "Resize", "Upsample", rule=resize_rule, differentiable=(0,), flops=per_result(4),
+    resizing=Resizing.RESIZED,
+)  # fmt: skip
 
 POOLS = ("MaxPool", "AveragePool", "LpPool")
 """Over windows of the image."""

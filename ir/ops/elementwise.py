@@ -15,11 +15,13 @@ from ir.ops.registry import (
     primitives,
     show,
     spell,
+    write,
 )
 from ir.ops.spelling import Form
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 BIAS_ADD = "BiasAdd"
+ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 COMMUTATIVE = frozenset(
     {
         "Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal", "BitwiseAnd",
@@ -238,6 +240,15 @@ spell(
     ),
 )
 
+write(
+    "elementwise", Relu="relu", Sigmoid="logistic", Gelu="gaussian", HardSwish="hard_swish",
+    HardSigmoid="hard_sigmoid", Elu="elu", Celu="celu", Selu="selu", LeakyRelu="leaky_relu",
+    PRelu="p_relu", ThresholdedRelu="thresholded_relu", Shrink="shrink", Mish="mish",
+    Softplus="softplus", Softsign="softsign", Erf="error", Clip="clip", Identity="same",
+    Cast="cast", Dropout="dropout", Div="quotient", Mod="remainder", Mean="mean",
+    IsInf="is_infinite", Where="where", BiasAdd="bias_add",
+    **dict.fromkeys(BIASED_GELUS, "biased_gaussian"), **dict.fromkeys(SWISHES, "swish"),
+)  # fmt: skip
 primitives(
     "Abs", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", BIAS_ADD, "BitwiseAnd",
     "BitwiseOr", "BitwiseXor", "Cast", "Ceil", "Cos", "Cosh", "Dropout", "Elu", "Equal", "Erf",

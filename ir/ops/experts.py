@@ -9,7 +9,16 @@ their order, slots without a token are zeros, and what finds no slot cannot be r
 from __future__ import annotations
 
 from ir.graph import OpGraph
-from ir.ops.registry import Engine, Needs, OpView, enter, lookup, operator, primitives
+from ir.ops.registry import (
+    Engine,
+    Needs,
+    OpView,
+    Resizing,
+    enter,
+    lookup,
+    operator,
+    primitives,
+)
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 COMBINE = "Combine"
@@ -109,8 +118,8 @@ def packed_expert_matmul_rule(view: OpView) -> ShardingRule:
     return builder.build(operands, [((e,), (c,), (f,), ())])
 
 
-enter(COMBINE, rule=combine_rule, differentiable=(0,), whole_at_any_size=True)
-enter(DISPATCH, rule=dispatch_rule, differentiable=(0,), whole_at_any_size=True)
+for _kind, _rule in ((COMBINE, combine_rule), (DISPATCH, dispatch_rule)):
+    enter(_kind, rule=_rule, differentiable=(0,), whole_at_any_size=True, resizing=Resizing.SLOTS)
 
 
 @operator(

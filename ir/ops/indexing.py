@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ir.ops.registry import Needs, OpView, enter, primitives, show
+from ir.ops.registry import Needs, OpView, Resizing, enter, primitives, show, write
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -130,9 +130,18 @@ BY_COORDINATES = ("GatherND", "ScatterND")
 """Each row of indices is the place of an element, or of a part, in several dimensions."""
 
 enter("TensorScatter", rule=tensor_scatter_rule, needs=Needs.OTHERS, differentiable=(0, 1))
-enter("ScatterND", rule=scatter_nd_rule, needs=Needs.OTHERS, differentiable=(0, 2))
-enter("ScatterElements", rule=scatter_elements_rule, needs=Needs.OTHERS, differentiable=(0, 2))
-enter("GatherElements", rule=gather_elements_rule, needs=Needs.OTHERS, differentiable=(0,))
+enter(
+    "ScatterND", rule=scatter_nd_rule, needs=Needs.OTHERS, differentiable=(0, 2),
+    resizing=Resizing.COORDINATES,
+)  # fmt: skip
+enter(
+    "ScatterElements", rule=scatter_elements_rule, needs=Needs.OTHERS, differentiable=(0, 2),
+    resizing=Resizing.ELEMENTS,
+)  # fmt: skip
+enter(
+    "GatherElements", rule=gather_elements_rule, needs=Needs.OTHERS, differentiable=(0,),
+    resizing=Resizing.ELEMENTS,
+)  # fmt: skip
 enter(
     "GatherND",
     rule=gather_nd_rule,
@@ -143,6 +152,7 @@ enter(
 enter(
     "Gather",
     rule=gather_rule,
+    resizing=Resizing.ROWS,
     whole_at_any_size=True,
     needs=Needs.OTHERS,
     differentiable=(0,),
@@ -150,6 +160,10 @@ enter(
     touched_bytes=_looked_up_bytes,
 )
 
+write(
+    "indexing", Gather="gather", GatherElements="gather_elements", GatherND="gather_nd",
+    ScatterElements="scatter_elements", ScatterND="scatter_nd",
+)  # fmt: skip
 primitives("Gather", GatherElements="GatherD", GatherND="GatherNd")
 show(
     Gather="(float[12,6] x, int64[2,4] i) => (y) {y = Gather(x, i)}",

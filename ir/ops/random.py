@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ir.ops.elementwise import aligned_map
-from ir.ops.registry import OpView, enter, kinds_of, operator, per_result, show
+from ir.ops.registry import OpView, enter, kinds_of, operator, per_result, show, write
 from ir.rule import RuleBuilder, ShardingRule, single
 
 
@@ -48,6 +48,10 @@ def _multinomial_flops(view: OpView) -> int:
 DRAWN = kinds_of("random") | {"Dropout"}
 """Each of them draws numbers of its own."""
 
+write(
+    "constants", RandomNormal="normal", RandomNormalLike="normal", RandomUniform="uniform",
+    RandomUniformLike="uniform", Bernoulli="bernoulli", Multinomial="multinomial",
+)  # fmt: skip
 show(
     Multinomial="(float[2,6] x) => (y) {y = Multinomial<sample_size=4>(x)}",
     RandomNormal="() => (y) {y = RandomNormal<shape=[4,6]>()}",

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from ir.ops.registry import (
     Needs,
     OpView,
+    Resizing,
     enter,
     kinds_of,
     per_operand,
@@ -15,6 +16,7 @@ from ir.ops.registry import (
     primitives,
     show,
     spell,
+    write,
 )
 from ir.ops.spelling import Form
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
@@ -155,7 +157,10 @@ enter(
 )
 
 
-enter("TopK", rule=locked_axis_rule, needs=Needs.RESULT, differentiable=(0,), flops=per_operand(8))
+enter(
+    "TopK", rule=locked_axis_rule, needs=Needs.RESULT, differentiable=(0,), flops=per_operand(8),
+    resizing=Resizing.RANKED,
+)  # fmt: skip
 
 
 enter(
@@ -219,6 +224,13 @@ spell(
     CumProd=("", f"CumProd(x as self, {_SCANNED})"),
 )
 
+write(
+    "statistics", ReduceSum="total", ReduceMean="average", ReduceMax="maximum",
+    ReduceMin="minimum", Hardmax="hardmax", TopK="top_k", **dict.fromkeys(SOFTMAXES, "softmax"),
+    **dict.fromkeys(PLACES, "place"), **dict.fromkeys(SCANS, "scan"), ReduceProd="reduction",
+    ReduceL1="reduction", ReduceL2="reduction", ReduceSumSquare="reduction",
+    ReduceLogSum="reduction", ReduceLogSumExp="reduction",
+)  # fmt: skip
 primitives(
     "CumProd", "CumSum", "LogSoftmax", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
     "ReduceSum", "Softmax", "TopK", ArgMax="Argmax", ArgMin="Argmin",

@@ -39,6 +39,27 @@ class Needs(StrEnum):
     """The first operand: a condition or an index."""
 
 
+class Resizing(StrEnum):
+    """What sizes of another copy of an operator keep to, where its rule does not say it."""
+
+    JOINED = "the result has those of all operands, one after the other"
+    APART = "the results together have that of the operand"
+    BOUNDS = "a part, from a first to a last place"
+    PADDED = "some elements more"
+    MULTIPLIED = "a constant number of times as many"
+    RESIZED = "the same, unless told in numbers of its own"
+    KERNEL = "windows as large as a weight"
+    TRANSPOSED = "positions spread out by a weight"
+    WINDOWS = "windows of a size in the attributes"
+    POSITIONS = "of the operand any number"
+    SLOTS = "slots of experts, and the tokens that fill them"
+    RANKED = "how many are chosen, and of how many, stays"
+    HEADS = "numbers of heads in attributes follow the factors"
+    ROWS = "indices must name rows that there are"
+    ELEMENTS = "the same for every element of the index"
+    COORDINATES = "the same for coordinates"
+
+
 Int: TypeAlias = int
 """`int` where a method of that name hides it."""
 
@@ -116,12 +137,16 @@ class OperatorEntry:
     """Bytes moved by the whole operator, where that is not operands plus results."""
     whole_at_any_size: bool = False
     """Factors that stay whole may have any size: what is computed does not hang on it."""
+    resizing: Resizing | None = None
+    """What sizes of a smaller copy keep to, beyond the rule."""
     family: str = ""
     """The file of `ir/ops` that enters it."""
     spelling: Spelling | None = None
     """What tracers call it, where its calls have one of a few forms."""
     function: Function | None = None
     """What computes it, where a library has one function for it."""
+    semantics: str = ""
+    """What computes it otherwise: a function of `ir.semantics` with its module, `shape.expand`."""
     primitive: str = ""
     """MindSpore's primitive for it that takes a strategy; empty where it has none."""
     sample: str = ""
@@ -141,6 +166,7 @@ class OperatorFacts(TypedDict, total=False):
     buffer_operands: tuple[int, ...]
     touched_bytes: CountFunction | None
     whole_at_any_size: bool
+    resizing: Resizing
 
 
 _CATALOGUE: dict[str, OperatorEntry] = {}
@@ -197,6 +223,12 @@ def compute(operands: int, **names: tuple[str, ...]) -> None:
     """
     for kind, each in names.items():
         _CATALOGUE[kind] = replace(_CATALOGUE[kind], function=Function(operands, *each))
+
+
+def write(module: str, **names: str) -> None:
+    """Tell which function of a module of `ir.semantics` computes kinds."""
+    for kind, name in names.items():
+        _CATALOGUE[kind] = replace(_CATALOGUE[kind], semantics=f"{module}.{name}")
 
 
 def primitives(*same: str, **others: str) -> None:

@@ -7,7 +7,18 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ir.ops.elementwise import aligned_map
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, primitives, show, unknown_rule
+from ir.ops.registry import (
+    Engine,
+    Needs,
+    OpView,
+    Resizing,
+    enter,
+    operator,
+    primitives,
+    show,
+    unknown_rule,
+    write,
+)
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -215,10 +226,12 @@ def compress_rule(view: OpView) -> ShardingRule:
     return replace(rule, operands=(rule.operands[0], ((),)))
 
 
-enter("Split", rule=same_dims_rule)
-enter("Slice", "Concat", rule=same_dims_rule, fusible=True)
+enter("Split", rule=same_dims_rule, resizing=Resizing.APART)
+enter("Slice", rule=same_dims_rule, fusible=True, resizing=Resizing.BOUNDS)
+enter("Concat", rule=same_dims_rule, fusible=True, resizing=Resizing.JOINED)
 enter("Trilu", rule=triangle_rule, differentiable=(0,), whole_at_any_size=True)
-enter("Tile", "Pad", rule=same_dims_rule, differentiable=(0,))
+enter("Tile", rule=same_dims_rule, differentiable=(0,), resizing=Resizing.MULTIPLIED)
+enter("Pad", rule=same_dims_rule, differentiable=(0,), resizing=Resizing.PADDED)
 enter("Expand", rule=expand_rule, differentiable=(0,), broadcasts=True)
 enter("Transpose", rule=transpose_rule)
 
@@ -268,6 +281,15 @@ TAKERS = frozenset({"Slice", "Split", "Transpose"})
 MOVES = CARRIERS | {"Transpose"}
 """Kinds that hand the numbers of their operand on, in whatever order."""
 
+write(
+    "shape", Transpose="transpose", Expand="expand", Tile="tile", Pad="pad", Trilu="triangle",
+    Slice="part", Concat="concat", Split="split", **dict.fromkeys(VIEWS, "reshape"),
+)  # fmt: skip
+write(
+    "constants", OneHot="one_hot", NonZero="non_zero", Range="counted", ConstantOfShape="filled",
+    EyeLike="unit_matrix", HannWindow="hann", HammingWindow="hamming", BlackmanWindow="blackman",
+    MelWeightMatrix="mel_weights",
+)  # fmt: skip
 primitives(
     "Concat", "Split", "Squeeze", "Tile", "Transpose", Expand="BroadcastTo", Pad="PadV3",
     Slice="StridedSlice", Unsqueeze="ExpandDims",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,17 +12,17 @@ from ir.semantics.arrays import Array, constant
 from ir.semantics.call import Call, Semantics
 
 
-def _constant_of_shape(call: Call) -> list[Array]:
+def filled(call: Call) -> list[Array]:
     value: Any = call.op.attributes.get("value", 0)
     return [np.full([int(d) for d in call[0]], value)]
 
 
-def _range(call: Call) -> list[Array]:
+def counted(call: Call) -> list[Array]:
     first, end, step = (_known(call, i).item() for i in range(3))
     return [np.arange(first, end, step, dtype=_known(call, 0).dtype)]
 
 
-def _non_zero(call: Call) -> list[Array]:
+def non_zero(call: Call) -> list[Array]:
     return [np.asarray(np.nonzero(_known(call, 0)), np.int64)]
 
 
@@ -32,7 +31,7 @@ def _known(call: Call, index: int) -> Array:
     return np.asarray(constant(call[index]))
 
 
-def _eye_like(call: Call) -> list[Array]:
+def unit_matrix(call: Call) -> list[Array]:
     rows, columns = call[0].shape
     return [np.eye(rows, columns, k=call.int("k"))]
 
@@ -49,7 +48,7 @@ def _window(*terms: float) -> Semantics:
     return run
 
 
-def _mel_weights(call: Call) -> list[Array]:
+def mel_weights(call: Call) -> list[Array]:
     """Triangles over the frequencies of a spectrum, whose corners are equally far on the mel scale.
 
     Source: ONNX, operator MelWeightMatrix.
@@ -66,7 +65,7 @@ def _mel_weights(call: Call) -> list[Array]:
     return [out]
 
 
-def _one_hot(call: Call) -> list[Array]:
+def one_hot(call: Call) -> list[Array]:
     """The values are those of the other classes and of the class itself."""
     axis = call.int("axis", call[0].ndim)
     depth = call.result_dims[0][axis]
@@ -101,20 +100,7 @@ def _multinomial(call: Call, generator: np.random.Generator) -> Array:
     return np.argmax(call[0][:, None, :] + noise, axis=-1)
 
 
-CONSTANTS: Mapping[str, Semantics] = MappingProxyType(
-    {
-        "ConstantOfShape": _constant_of_shape,
-        "Range": _range,
-        "NonZero": _non_zero,
-        "EyeLike": _eye_like,
-        "HannWindow": _window(0.5, -0.5),
-        "HammingWindow": _window(25 / 46, -21 / 46),
-        "BlackmanWindow": _window(0.42, -0.5, 0.08),
-        "MelWeightMatrix": _mel_weights,
-        "OneHot": _one_hot,
-        **dict.fromkeys(("RandomNormal", "RandomNormalLike"), _drawn(_normal)),
-        **dict.fromkeys(("RandomUniform", "RandomUniformLike"), _drawn(_uniform)),
-        "Bernoulli": _drawn(_bernoulli),
-        "Multinomial": _drawn(_multinomial),
-    }
-)
+hann, hamming = _window(0.5, -0.5), _window(25 / 46, -21 / 46)
+blackman = _window(0.42, -0.5, 0.08)
+normal, uniform = _drawn(_normal), _drawn(_uniform)
+bernoulli, multinomial = _drawn(_bernoulli), _drawn(_multinomial)

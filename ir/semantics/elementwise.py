@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import reduce
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ir.ops import BIAS_ADD, catalogue
 from ir.ops.elementwise import BIASED_GELUS, SWISHES
 from ir.semantics.arrays import Array, converted, error_function, gelu, sigmoid, stretched
 from ir.semantics.arrays import np as anp
-from ir.semantics.call import Call, Semantics, applied
+from ir.semantics.call import Call, Semantics
 
 
 def number(call: Call, key: str, default: float) -> float:
@@ -26,28 +24,26 @@ def _softplus(array: Array) -> Array:
     return out
 
 
-def _gelu(call: Call) -> list[Array]:
+def gaussian(call: Call) -> list[Array]:
     return [gelu(call[0], str(call.op.attributes.get("approximate", "none")))]
 
 
-def _biased_gelu(approximate: str) -> Semantics:
-    def run(call: Call) -> list[Array]:
-        data = call[0] + call[1] if call.has(1) else call[0]
-        return [gelu(data, approximate)]
-
-    return run
+def biased_gaussian(call: Call) -> list[Array]:
+    data = call[0] + call[1] if call.has(1) else call[0]
+    return [gelu(data, BIASED_GELUS[call.op.kind])]
 
 
 def _unary(function: Callable[[Array], Array]) -> Semantics:
     return lambda call: [function(call[0])]
 
 
-def _mean(call: Call) -> list[Array]:
+def mean(call: Call) -> list[Array]:
     return [reduce(anp.add, call.present) / len(call.present)]
 
 
-def _swish(slope: float) -> Semantics:
-    return lambda call: [call[0] * sigmoid(number(call, "alpha", slope) * call[0])]
+def swish(call: Call) -> list[Array]:
+    slope = number(call, "alpha", SWISHES[call.op.kind])
+    return [call[0] * sigmoid(slope * call[0])]
 
 
 def _hard_sigmoid(array: Array, alpha: float, beta: float) -> Array:
@@ -55,11 +51,11 @@ def _hard_sigmoid(array: Array, alpha: float, beta: float) -> Array:
     return out
 
 
-def _hard_sigmoid_of(call: Call) -> list[Array]:
+def hard_sigmoid(call: Call) -> list[Array]:
     return [_hard_sigmoid(call[0], number(call, "alpha", 0.2), number(call, "beta", 0.5))]
 
 
-def _hard_swish(call: Call) -> list[Array]:
+def hard_swish(call: Call) -> list[Array]:
     return [call[0] * _hard_sigmoid(call[0], float(np.float32(1 / 6)), 0.5)]
 
 
@@ -69,41 +65,41 @@ def _bent(call: Call, below: Callable[[Array], Array]) -> list[Array]:
     return [anp.where(data > 0, data, below(anp.minimum(data, 0.0)))]
 
 
-def _elu(call: Call) -> list[Array]:
+def elu(call: Call) -> list[Array]:
     alpha = number(call, "alpha", 1.0)
     return _bent(call, lambda x: alpha * anp.expm1(x))
 
 
-def _celu(call: Call) -> list[Array]:
+def celu(call: Call) -> list[Array]:
     alpha = number(call, "alpha", 1.0)
     return _bent(call, lambda x: alpha * anp.expm1(x / alpha))
 
 
-def _selu(call: Call) -> list[Array]:
+def selu(call: Call) -> list[Array]:
     alpha = number(call, "alpha", 1.67326319217681884765625)
     gamma = number(call, "gamma", 1.05070102214813232421875)
     return [gamma * _bent(call, lambda x: alpha * anp.expm1(x))[0]]
 
 
-def _leaky_relu(call: Call) -> list[Array]:
+def leaky_relu(call: Call) -> list[Array]:
     alpha = number(call, "alpha", 0.01)
     return _bent(call, lambda x: alpha * x)
 
 
-def _p_relu(call: Call) -> list[Array]:
+def p_relu(call: Call) -> list[Array]:
     return [anp.where(call[0] > 0, call[0], call[0] * call[1])]
 
 
-def _thresholded_relu(call: Call) -> list[Array]:
+def thresholded_relu(call: Call) -> list[Array]:
     return [anp.where(call[0] > number(call, "alpha", 1.0), call[0], 0.0)]
 
 
-def _shrink(call: Call) -> list[Array]:
+def shrink(call: Call) -> list[Array]:
     data, lambd, bias = call[0], number(call, "lambd", 0.5), number(call, "bias", 0.0)
     return [anp.where(data < -lambd, data + bias, anp.where(data > lambd, data - bias, 0.0))]
 
 
-def _clip(call: Call) -> list[Array]:
+def clip(call: Call) -> list[Array]:
     """Bounds are attributes, or operands where they are computed."""
     data = call[0]
     for index, key, bound in ((1, "min", anp.maximum), (2, "max", anp.minimum)):
@@ -114,22 +110,22 @@ def _clip(call: Call) -> list[Array]:
     return [data]
 
 
-def _cast(call: Call) -> list[Array]:
+def cast(call: Call) -> list[Array]:
     dtype: Any = call.result_dtypes[0] if call.result_dtypes else call[0].dtype
     return [converted(call[0], dtype)]
 
 
-def _dropout(call: Call) -> list[Array]:
+def dropout(call: Call) -> list[Array]:
     """Nothing is dropped: a mask would not be the same twice."""
     return [call[0], anp.ones(call[0].shape, dtype=bool)][: len(call.result_dims)]
 
 
-def _bias_add(call: Call) -> list[Array]:
+def bias_add(call: Call) -> list[Array]:
     data, axis = call[0], call.int("axis", 1)
     return [data + anp.reshape(call[1], [-1 if d == axis else 1 for d in range(data.ndim)])]
 
 
-def _divide(call: Call) -> list[Array]:
+def quotient(call: Call) -> list[Array]:
     """Quotients of whole numbers are rounded towards zero."""
     one, other = call[0], call[1]
     if one.dtype.kind in "iu":
@@ -137,7 +133,7 @@ def _divide(call: Call) -> list[Array]:
     return [one / other]
 
 
-def _mod(call: Call) -> list[Array]:
+def remainder(call: Call) -> list[Array]:
     """The remainder has the sign of the divisor, with `fmod` that of the dividend."""
     one, other = call[0], call[1]
     if one.dtype.kind != "f":
@@ -146,53 +142,21 @@ def _mod(call: Call) -> list[Array]:
     return [one - other * rounded(one / other)]
 
 
-def _is_infinite(call: Call) -> list[Array]:
+def is_infinite(call: Call) -> list[Array]:
     """Of both signs unless one is not asked for."""
     asked = [call.int(f"detect_{sign}", 1) for sign in ("negative", "positive")]
     negative, positive = (anp.isinf(call[0]) & (call[0] < 0), anp.isinf(call[0]) & (call[0] > 0))
     return [negative * bool(asked[0]) | positive * bool(asked[1])]
 
 
-def _where(call: Call) -> list[Array]:
+def where(call: Call) -> list[Array]:
     """Both are stretched first: the gradient of autograd's `where` does not undo broadcasting."""
     one, other = (stretched(call[i], call.result_dims[0]) for i in (1, 2))
     return [anp.where(call[0], one, other)]
 
 
-ELEMENTWISE: Mapping[str, Semantics] = MappingProxyType(
-    {
-        **{
-            kind: applied(entry.function, getattr(anp, entry.function.numpy))
-            for kind, entry in catalogue().items()
-            if entry.function and entry.function.numpy
-        },
-        "Relu": _unary(lambda x: anp.maximum(x, 0.0)),
-        "Sigmoid": _unary(sigmoid),
-        "Gelu": _gelu,
-        **{kind: _biased_gelu(how) for kind, how in BIASED_GELUS.items()},
-        **{kind: _swish(slope) for kind, slope in SWISHES.items()},
-        "HardSwish": _hard_swish,
-        "HardSigmoid": _hard_sigmoid_of,
-        "Elu": _elu,
-        "Celu": _celu,
-        "Selu": _selu,
-        "LeakyRelu": _leaky_relu,
-        "PRelu": _p_relu,
-        "ThresholdedRelu": _thresholded_relu,
-        "Shrink": _shrink,
-        "Mish": _unary(lambda x: x * anp.tanh(_softplus(x))),
-        "Softplus": _unary(_softplus),
-        "Softsign": _unary(lambda x: x / (1.0 + anp.abs(x))),
-        "Erf": _unary(error_function),
-        "Clip": _clip,
-        "Identity": _unary(lambda x: x),
-        "Cast": _cast,
-        "Dropout": _dropout,
-        "Div": _divide,
-        "Mod": _mod,
-        "Mean": _mean,
-        BIAS_ADD: _bias_add,
-        "IsInf": _is_infinite,
-        "Where": _where,
-    }
-)
+relu = _unary(lambda x: anp.maximum(x, 0.0))
+logistic, softplus, error = _unary(sigmoid), _unary(_softplus), _unary(error_function)
+mish = _unary(lambda x: x * anp.tanh(_softplus(x)))
+softsign = _unary(lambda x: x / (1.0 + anp.abs(x)))
+same = _unary(lambda x: x)

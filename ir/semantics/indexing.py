@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from ir.semantics.arrays import Array, np, placed
-from ir.semantics.call import Call, Semantics
+from ir.semantics.call import Call
 
 
 def taken(table: Array, rows: Array, axis: int) -> Array:
@@ -36,17 +36,17 @@ def row_slots(rows: Array, dims: tuple[int, ...]) -> Array:
     return out
 
 
-def _gather(call: Call) -> list[Array]:
+def gather(call: Call) -> list[Array]:
     return [taken(call[0], call[1], call.int("axis"))]
 
 
-def _gather_elements(call: Call) -> list[Array]:
+def gather_elements(call: Call) -> list[Array]:
     data, rows = call[0], call[1]
     slots = element_slots(rows, data.shape, call.int("axis"))
     return [np.reshape(data, (-1,))[slots]]
 
 
-def _gather_nd(call: Call) -> list[Array]:
+def gather_nd(call: Call) -> list[Array]:
     data, rows, batch = call[0], call[1], call.int("batch_dims")
     depth = batch + rows.shape[-1]
     before = [
@@ -93,14 +93,14 @@ def _reduction(call: Call) -> str:
     return str(call.op.attributes.get("reduction", "none"))
 
 
-def _scatter_elements(call: Call) -> list[Array]:
+def scatter_elements(call: Call) -> list[Array]:
     data, rows, values = call[0], call[1], call[2]
     slots = element_slots(rows, data.shape, call.int("axis")).reshape(-1)
     flat = scattered(np.reshape(data, (-1,)), slots, np.reshape(values, (-1,)), _reduction(call))
     return [np.reshape(flat, data.shape)]
 
 
-def _scatter_nd(call: Call) -> list[Array]:
+def scatter_nd(call: Call) -> list[Array]:
     data, rows, values = call[0], call[1], call[2]
     depth = rows.shape[-1]
     slots = row_slots(rows, data.shape[:depth]).reshape(-1)
@@ -109,14 +109,3 @@ def _scatter_nd(call: Call) -> list[Array]:
         np.reshape(data, (-1, *rest)), slots, np.reshape(values, (-1, *rest)), _reduction(call)
     )
     return [np.reshape(flat, data.shape)]
-
-
-INDEXING: Mapping[str, Semantics] = MappingProxyType(
-    {
-        "Gather": _gather,
-        "GatherElements": _gather_elements,
-        "GatherND": _gather_nd,
-        "ScatterElements": _scatter_elements,
-        "ScatterND": _scatter_nd,
-    }
-)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ir.ops.shape import VIEWS
 from ir.semantics.arrays import Array, constant, stretched
 from ir.semantics.arrays import np as anp
-from ir.semantics.call import Call, Semantics
+from ir.semantics.call import Call
 
 
-def _transpose(call: Call) -> list[Array]:
+def transpose(call: Call) -> list[Array]:
     return [anp.transpose(call[0], call.ints("perm", tuple(reversed(range(call[0].ndim)))))]
 
 
-def _reshape(call: Call) -> list[Array]:
+def reshape(call: Call) -> list[Array]:
     return [anp.reshape(call[0], call.result_dims[0])]
 
 
-def _expand(call: Call) -> list[Array]:
+def expand(call: Call) -> list[Array]:
     return [stretched(call[0], call.result_dims[0])]
 
 
@@ -33,7 +30,7 @@ def _along(array: Array, axis: int, places: Any) -> Array:
     return array[tuple(index)]
 
 
-def _tile(call: Call) -> list[Array]:
+def tile(call: Call) -> list[Array]:
     data = call[0]
     for axis, wanted in enumerate(call.result_dims[0]):
         if wanted != data.shape[axis]:
@@ -41,7 +38,7 @@ def _tile(call: Call) -> list[Array]:
     return [data]
 
 
-def _pad(call: Call) -> list[Array]:
+def pad(call: Call) -> list[Array]:
     """Each dimension takes elements from places; -1 is the value of the padding."""
     data = call[0]
     axes, pads, value = _padding(call)
@@ -71,14 +68,14 @@ def _padding(call: Call) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
     return tuple(int(a) % call[0].ndim for a in axes), pads, call[2] if call.has(2) else 0.0
 
 
-def _trilu(call: Call) -> list[Array]:
+def triangle(call: Call) -> list[Array]:
     offset = int(constant(call[1])) if call.has(1) else call.int("k")
     rows, columns = np.indices(call[0].shape[-2:])
     kept = columns - rows >= offset if call.int("upper", 1) else columns - rows <= offset
     return [anp.where(kept, call[0], anp.zeros((), dtype=call[0].dtype))]
 
 
-def _slice(call: Call) -> list[Array]:
+def part(call: Call) -> list[Array]:
     data = call[0]
     axes, starts, ends, steps = _bounds(call)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -104,28 +101,13 @@ def _bounds(call: Call) -> list[tuple[int, ...]]:
     return [axes, starts, ends, steps]
 
 
-def _concat(call: Call) -> list[Array]:
+def concat(call: Call) -> list[Array]:
     return [anp.concatenate([call[i] for i in range(len(call.operands))], axis=call.int("axis"))]
 
 
-def _split(call: Call) -> list[Array]:
+def split(call: Call) -> list[Array]:
     axis, first, out = call.int("axis"), 0, []
     for dims in call.result_dims:
         out.append(_along(call[0], axis, slice(first, first + dims[axis])))
         first += dims[axis]
     return out
-
-
-SHAPE: Mapping[str, Semantics] = MappingProxyType(
-    {
-        "Transpose": _transpose,
-        **dict.fromkeys(VIEWS, _reshape),
-        "Expand": _expand,
-        "Tile": _tile,
-        "Pad": _pad,
-        "Trilu": _trilu,
-        "Slice": _slice,
-        "Concat": _concat,
-        "Split": _split,
-    }
-)

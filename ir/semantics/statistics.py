@@ -7,7 +7,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TypeAlias
 
-from ir.ops.reduction import PLACES, SCANS, SOFTMAXES
+from ir.ops.reduction import SOFTMAXES
 from ir.semantics.arrays import Array, constant, converted, np
 from ir.semantics.call import Call, Semantics
 
@@ -53,22 +53,32 @@ REDUCED: Mapping[str, Reduced] = MappingProxyType(
     }
 )
 """On the part of a device, between devices, and at the end."""
-_PLAIN: Mapping[str, Callable[..., Array]] = MappingProxyType(
-    {"ReduceSum": np.sum, "ReduceMean": np.mean, "ReduceMax": np.max, "ReduceMin": np.min}
-)
 
 
-def _reduce(call: Call) -> list[Array]:
-    data = call[0]
-    axes = call.ints("axes", tuple(range(data.ndim)))
-    keep = len(call.result_dims[0]) == data.ndim
-    if call.op.kind in _PLAIN:
-        return [_PLAIN[call.op.kind](data, axis=axes, keepdims=keep)]
+def _axes(call: Call) -> tuple[tuple[int, ...], bool]:
+    """What is reduced, and whether it stays with one element."""
+    rank = call[0].ndim
+    return call.ints("axes", tuple(range(rank))), len(call.result_dims[0]) == rank
+
+
+def _plain(function: Callable[..., Array]) -> Semantics:
+    def run(call: Call) -> list[Array]:
+        axes, keep = _axes(call)
+        return [function(call[0], axis=axes, keepdims=keep)]
+
+    return run
+
+
+total, average, maximum, minimum = _plain(np.sum), _plain(np.mean), _plain(np.max), _plain(np.min)
+
+
+def reduction(call: Call) -> list[Array]:
+    axes, keep = _axes(call)
     own, _, finish = REDUCED[call.op.kind]
-    return [finish(own(data, axis=axes, keepdims=keep))]
+    return [finish(own(call[0], axis=axes, keepdims=keep))]
 
 
-def _softmax(call: Call) -> list[Array]:
+def softmax(call: Call) -> list[Array]:
     data = call[0]
     axis = call.int("axis", data.ndim - 1)
     axes = tuple(range(axis, data.ndim)) if call.int("to_end") else (axis,)
@@ -78,7 +88,7 @@ def _softmax(call: Call) -> list[Array]:
     return [powers / np.sum(powers, axis=axes, keepdims=True)]
 
 
-def _hardmax(call: Call) -> list[Array]:
+def hardmax(call: Call) -> list[Array]:
     """One where the largest is, the first of equal ones."""
     data, axis = call[0], call.int("axis", call[0].ndim - 1)
     last = (
@@ -90,7 +100,7 @@ def _hardmax(call: Call) -> list[Array]:
     return [np.reshape(hit, data.shape) if call.int("to_end") else np.moveaxis(hit, -1, axis)]
 
 
-def _place(call: Call) -> list[Array]:
+def place(call: Call) -> list[Array]:
     """Place of the largest or least element, the first of equal ones unless told."""
     data, axis = call[0], call.int("axis")
     function = np.argmax if call.op.kind == "ArgMax" else np.argmin
@@ -100,7 +110,7 @@ def _place(call: Call) -> list[Array]:
     return [data.shape[axis] - 1 - function(np.flip(data, axis), axis=axis, keepdims=keep)]
 
 
-def _top_k(call: Call) -> list[Array]:
+def top_k(call: Call) -> list[Array]:
     """The largest first; of equal ones the first."""
     data, chosen = call[0], call.result_dims[0]
     axis = call.int("axis", data.ndim - 1)
@@ -115,7 +125,7 @@ def _top_k(call: Call) -> list[Array]:
     return [data[tuple(places)], converted(index, np.int64)][: len(call.result_dims)]
 
 
-def _scan(call: Call) -> list[Array]:
+def scan(call: Call) -> list[Array]:
     """Running sums or products along an axis."""
     data, axis = call[0], call.int("axis")
     combine = np.add if call.op.kind == "CumSum" else np.multiply
@@ -133,15 +143,3 @@ def _scan(call: Call) -> list[Array]:
     if call.int("reverse"):
         found.reverse()
     return [np.stack(found, axis=axis)]
-
-
-STATISTICS: Mapping[str, Semantics] = MappingProxyType(
-    {
-        **dict.fromkeys((*_PLAIN, *REDUCED), _reduce),
-        **dict.fromkeys(SOFTMAXES, _softmax),
-        "Hardmax": _hardmax,
-        **dict.fromkeys(PLACES, _place),
-        "TopK": _top_k,
-        **dict.fromkeys(SCANS, _scan),
-    }
-)

@@ -15,16 +15,17 @@ from numpy.typing import NDArray
 from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
 from costmodel.software import GENERIC, SoftwareProfile
+from ir.dialects import Dialect
 from ir.graph import Op, Role, Tensor
-from ir.mindspore_forms.readers import NEVER_CUT
 from ir.ops import FUSED, OpView, lookup
+from ir.ops.shape import RESHAPES
 from ir.plan import NamedLayout, Plan
 from ir.plan_stages import axis_sizes
 from ir.rule import ShardingRule
 from planner.candidates.assignments import Assignment, Assignments
-from planner.candidates.dialects import Dialect, Offers
 from planner.candidates.internal_collectives import InternalCollective, InternalPricer
 from planner.candidates.layout_tables import LayoutTable, LayoutTableMaker
+from planner.candidates.offers import Offers
 from planner.candidates.operator_cost import OperatorCost, priced_together
 from planner.request import Cuts
 from topology.mesh import Mesh
@@ -210,7 +211,7 @@ class _Draft(NamedTuple):
 
 
 def _inherits(view: OpView, rule: ShardingRule) -> bool:
-    """Whether MindSpore lets an operator take over any layout of a neighbour: it works element by
+    """Whether an operator may take over any layout of a neighbour: it works element by
     element, on one operand or on several that other operators make, or moves its dimensions.
     """
     maps = [mapping for mapping in (*rule.operands, *rule.results) if mapping is not None]
@@ -221,7 +222,7 @@ def _inherits(view: OpView, rule: ShardingRule) -> bool:
     if len(rule.operands) > 1:
         made = all(t is not None and t.role is Role.ACTIVATION for t in view.inputs)
         made = made and all(mapping == maps[0] for mapping in maps)
-    if view.op.kind in NEVER_CUT:
+    if view.op.kind in RESHAPES:
         return made
     every = {dim for mapping in maps for dim in mapping}
     return made and all(

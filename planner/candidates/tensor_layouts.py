@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.layout_moves import all_layouts
+from ir.dialects import Dialect
 from ir.graph import Tensor
 from ir.layout import Layout, replicated
 from planner.candidates.assignments import axes_of_mask
-from planner.candidates.dialects import Dialect
 from planner.candidates.layout_tables import (
     Dims,
     LayoutPair,

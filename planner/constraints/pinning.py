@@ -9,12 +9,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ir.dialects import Dialect
 from ir.graph import OpGraph, Role
 from ir.layout import Layout
 from ir.ops import OpView, lookup
 from ir.rule import FactorMap
-from planner.candidates.dialects import Dialect
 from planner.candidates.layout_tables import tensor_dims
+from planner.candidates.offers import Offers
 from planner.candidates.operators import OpCandidates
 from planner.constraints.pins import Pin, cuts_text, listed
 from planner.lowering.lowered import Lowered, Node, narrowed
@@ -36,7 +37,7 @@ def meshes_for(
     if not pins:
         return tuple(meshes)
     if dialect.cut_counts:
-        _check_shared(graph, pins)
+        _check_shared(graph, pins, dialect)
     known: dict[tuple[object, ...], list[list[Cuts]]] = {}
     fitting = [True] * len(meshes)
     for pin in pins:
@@ -122,7 +123,7 @@ def _offered(view: OpView, dialect: Dialect, mesh: Mesh) -> list[Cuts]:
     entry = lookup(view.op.kind)
     rule = replace(entry.rule(view), divisors=view.op.divisors)
     # Whether gradients are wanted adds candidates, but none that cuts otherwise.
-    found, _ = dialect.assignments(rule, entry, mesh, gradient=False)
+    found, _ = Offers(dialect, mesh).assignments(rule, entry, gradient=False)
     ranks = [len(t.dims) if t is not None else 0 for t in view.inputs]
 
     def shards(
@@ -241,8 +242,8 @@ def _disagreement(pin: Pin, view: OpView, devices: int) -> str:
     return f"together that takes {together} of {devices} devices" if devices % together else ""
 
 
-def _check_shared(graph: OpGraph, pins: Sequence[Pin]) -> None:
-    """MindSpore does not compile a parameter that two operators cut differently.
+def _check_shared(graph: OpGraph, pins: Sequence[Pin], dialect: Dialect) -> None:
+    """Targets of cut counts do not compile a parameter that two operators cut differently.
 
     Source: MindSpore 2.7.0, `step_parallel.cc`, CheckParameterSplit.
     """
@@ -257,5 +258,5 @@ def _check_shared(graph: OpGraph, pins: Sequence[Pin]) -> None:
                     f"parameter {name} has two strategies: {other.op.name} cuts it "
                     f"{cuts_text((before,))[1:-2]} and {pin.op.name} {cuts_text((cuts,))[1:-2]}\n"
                     f"  at:  {other.text} and {pin.text}\n"
-                    "  fix: cut it alike in both, as MindSpore wants it"
+                    f"  fix: cut it alike in both, as {dialect.framework} wants it"
                 )

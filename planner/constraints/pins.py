@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+from ir.dialects import TARGETS
 from ir.folding import common_scope
 from ir.graph import Op, OpGraph, Role
 from ir.mindspore_forms.readers import parts_of
@@ -16,7 +17,9 @@ from ir.mindspore_forms.strategies import batch_only, batch_pins, strategy_key
 from ir.normalise.ends import ENDS
 from ir.ops import OpView, lookup
 from ir.rule import FactorMap, ShardingRule
+from planner.lowering.pricing import SLICES
 from planner.request import Cuts, RequestError, SearchRequest
+from planner.solvers import ONE_BY_ONE
 
 MOST_SHOWN = 8
 """Names or cuts that a message lists; the rest is counted."""
@@ -97,10 +100,8 @@ def held_pins(graph: OpGraph, request: SearchRequest, devices: int) -> tuple[Pin
 
 
 def scatters(request: SearchRequest) -> bool:
-    """Whether cuts of results are those that MindSpore's propagation spreads, not those of all
-    readers.
-    """
-    return request.solver == "mindspore_propagation" and request.cost == "mindspore"
+    """Whether cuts of results are those that a propagation spreads, not those of all readers."""
+    return request.solver == ONE_BY_ONE and request.cost == SLICES
 
 
 def rest_of(graph: OpGraph, request: SearchRequest, devices: int) -> tuple[Pin, ...]:
@@ -109,8 +110,9 @@ def rest_of(graph: OpGraph, request: SearchRequest, devices: int) -> tuple[Pin, 
     """
     text, alone = BY_BATCH, dict[str, Cuts]()
     if request.rest != "semi-auto":
-        text = "MindSpore, which splits it by batch alone"
-        alone = batch_only(graph, devices) if request.target == "mindspore" else {}
+        dialect = TARGETS[request.target]
+        text = f"{dialect.framework}, which splits it by batch alone"
+        alone = batch_only(graph, devices) if dialect.cut_counts else {}
         if not alone:
             return ()
     wished = (*request.pins, *((name, cuts) for name, cuts, _ in request.soft_pins))

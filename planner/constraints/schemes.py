@@ -21,8 +21,8 @@ from ir.ops import Engine, OpView, lookup
 from ir.ops.experts import slot_tensors
 from ir.rule import ShardingRule
 from planner.candidates.columns import BoolArray
-from planner.candidates.dialects import Assignment
 from planner.candidates.layout_tables import LayoutPair
+from planner.candidates.offers import Assignment
 from planner.candidates.operators import OpCandidates
 from planner.lowering.lowered import Lowered, Node, NodeKind
 from planner.reduction.restriction import original_choice, restricted

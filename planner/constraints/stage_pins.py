@@ -6,9 +6,9 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
+from ir.dialects import Dialect
 from ir.graph import OpGraph
 from ir.ops import OpView
-from planner.candidates.dialects import Dialect
 from planner.candidates.operators import OpPricer, signature, splits_of
 from planner.constraints.degrees import degrees_text, followed, following, meshes_with
 from planner.constraints.pinning import meshes_for, pinned_candidates

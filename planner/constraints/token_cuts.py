@@ -20,16 +20,14 @@ from ir.graph import Op, OpGraph
 from ir.ops import Engine, OpView, lookup
 from ir.plan import PlannedOperator
 from planner.lowering.lowered import Lowered, narrowed
+from planner.lowering.pricing import SLICES
 from planner.reduction.restriction import IndexArray
 from planner.request import RequestError, SearchRequest
+from planner.solvers import AS_GENERATED, WITHOUT_POSITIONS
 from topology.mesh import Mesh
 
 AxisArray = NDArray[np.int64]
 """The factor that each candidate gives to every mesh axis, shape (C, axes)."""
-AS_MINDSPORE = frozenset({"mindspore_propagation", "mindspore_elimination"})
-"""Solvers that do what a search of MindSpore does, and choose from what it draws up."""
-WITHOUT_POSITIONS = frozenset({"dynamic_programming", "mindspore_elimination"})
-"""Solvers for which MindSpore draws up no cuts along positions, at its own cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,8 @@ class RuledOut:
     tokens: Tokens | None = None
     """Needed for sequence and context parallelism."""
     as_generated: bool = False
-    """What MindSpore's searches do not draw up: cuts of the channels that a convolution makes."""
+    """What own searches of a framework do not draw up: cuts of the channels that a convolution
+    makes."""
     context_parts: int | None = None
     """In how many attention cuts the tokens of its queries; None for any number."""
     whole_positions: bool = False
@@ -95,11 +94,11 @@ def ruled_out(request: SearchRequest, graph: OpGraph) -> RuledOut:
         RequestError: the graph has no sequence of tokens or no attention, and the request speaks of
             one, or it contradicts itself.
     """
-    as_generated = request.solver in AS_MINDSPORE
+    as_generated = request.solver in AS_GENERATED
     asked = {"--sequence-parallel": request.sequence_parallel,
              "--context-parallel": request.context_parallel}  # fmt: skip
     said = next((f"{name} {value}" for name, value in asked.items() if value != "auto"), None)
-    drawn_up = request.solver in WITHOUT_POSITIONS and request.cost == "mindspore"
+    drawn_up = request.solver in WITHOUT_POSITIONS and request.cost == SLICES
     whole = drawn_up and not request.cut_positions
     if said is None:
         return RuledOut(
@@ -206,8 +205,10 @@ def left_by(lowered: Lowered, left_out: RuledOut) -> dict[int, IndexArray]:
 
 
 def _made_channels(op: Op, graph: OpGraph) -> frozenset[int]:
-    """Factors of a convolution's weight alone that are whole channels of its result."""
-    if not op.kind.startswith("Conv"):  # a transposed one has them second in its weight
+    """Factors of a convolution's weight alone that are whole channels of its result: a transposed
+    one has them second.
+    """
+    if lookup(op.kind).engine is not Engine.CONVOLUTION:
         return frozenset()
     read, weight, *_ = lookup(op.kind).rule(OpView(op, graph)).operands
     factors = {factor for dim in read or () for factor in dim}

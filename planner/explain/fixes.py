@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from costmodel.memory import Optimizer
 from ir.batch import BatchError, find_batch
+from ir.dialects import TARGETS, Dialect
 from ir.graph import OpGraph
 from ir.plan_estimate import Estimate
-from planner.candidates.dialects import TARGETS, Dialect
 from planner.constraints.degrees import degrees_text
 from planner.constraints.pins import pin_text
 from planner.explain.trials import Trials

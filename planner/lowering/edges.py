@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,14 @@ def in_order(steps: Sequence[Step], source: Layout, cause: str) -> tuple[Transfe
 
 class EdgePricer(Protocol):
     """Prices one mesh for one target."""
+
+    def steady(self) -> Self:
+        """The same without what happens once in a step."""
+        ...
+
+    def at_rest(self) -> Self:
+        """Prices of what is sent once in a step; what ZeRO 1 and 2 send lies in flat buffers."""
+        ...
 
     def prepare(self, pairs: Sequence[tuple[LayoutTable, LayoutTable]]) -> None:
         """Work out at once what `times` is asked for later."""

@@ -13,7 +13,6 @@ import numpy as np
 from costmodel.overlap import Layers, StepForm
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.layout import Layout, replicated
-from ir.mindspore_forms.readers import NEVER_CUT
 from ir.plan import LEAVES
 from ir.plan_enums import MemoryCause
 from planner.candidates.columns import Columns
@@ -366,7 +365,7 @@ class _Lowering:
     def _is_carried(self, op: Op) -> bool:
         """Whether the target gives an operator no layout, and the user none either."""
         setting = self.setting
-        return setting.dialect.cut_counts and op.kind in NEVER_CUT and op.name not in setting.held
+        return op.kind in setting.dialect.never_cut and op.name not in setting.held
 
     def _connect(
         self,

@@ -13,10 +13,10 @@ import numpy as np
 from costmodel.memory import Optimizer
 from costmodel.overlap import StepForm
 from costmodel.software import GENERIC, SoftwareProfile
+from ir.dialects import Dialect
 from ir.layout import Layout
 from planner.candidates.assignments import Assignment
 from planner.candidates.columns import Columns
-from planner.candidates.dialects import Dialect
 from planner.candidates.layout_tables import LayoutPair, LayoutTable
 from planner.candidates.operators import OpCandidates
 from planner.lowering.edges import EdgeKind, EdgePricer, Transfer

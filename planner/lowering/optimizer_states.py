@@ -23,7 +23,6 @@ from costmodel.redistribution import UNREACHABLE_S
 from ir.plan_enums import Cause
 from planner.candidates.columns import Columns, IndexArray
 from planner.candidates.layout_tables import LayoutPair, LayoutTable
-from planner.lowering.edge_pricers import FreeEdges, MindsporeEdges
 from planner.lowering.edges import EdgeKind, EdgePricer, Transfer, is_same
 from planner.lowering.overlap import Messages
 
@@ -92,8 +91,8 @@ def _levels(zero: str, *, whole: bool, parts: bool) -> tuple[int, ...]:
 def _finer(layouts: LayoutTable, axes: int, *, free: bool) -> dict[int, int]:
     """For states of a parameter the state in which it is shared out over all its copies.
 
-    MindSpore's second layout is the one of its readers; among all layouts of a free target those
-    that go on where the first ends have the smallest parts first.
+    With cut counts the second layout is the one of its readers; among all layouts of a free target
+    those that go on where the first ends have the smallest parts first.
     """
     if not free:
         index = {s.gradient: i for i, s in enumerate(layouts.states) if s.forward != s.gradient}
@@ -131,7 +130,7 @@ def times_in_parts(
         counts: micro-batches of a step, and how many share what happens once in it.
     """
     source, target = ends
-    once, kind = _once(pricer), replace(kind, regathered=False)
+    once, kind = pricer.at_rest(), replace(kind, regathered=False)
     parts = _rows(source, columns.states)
     whole = once.times(kind, parts, target)
     gather = once.times(replace(kind, gradient=False), parts, target)
@@ -160,7 +159,7 @@ def messages_in_parts(
         micro_batches: of a step.
     """
     source, target = ends
-    found = _once(pricer).messages(
+    found = pricer.at_rest().messages(
         replace(kind, regathered=False), _rows(source, columns.states), target
     )
     second = (micro_batches > 1) & (columns.zero == 2)[:, None]
@@ -171,15 +170,6 @@ def messages_in_parts(
 
 def _rows(layouts: LayoutTable, rows: IndexArray) -> LayoutTable:
     return LayoutTable(tuple(layouts.states[i] for i in rows), np.arange(len(rows)))
-
-
-def _once(pricer: EdgePricer) -> EdgePricer:
-    """Prices of what is sent once in a step; what ZeRO 1 and 2 send lies in flat buffers."""
-    if isinstance(pricer, FreeEdges):
-        return replace(pricer, micro_batches=1, once_per=1.0, flat=True)
-    if isinstance(pricer, MindsporeEdges):
-        return replace(pricer, micro_batches=1, once_per=1.0)
-    raise TypeError(f"{type(pricer).__name__} knows no parameters at rest")
 
 
 def transfers_in_parts(
@@ -193,7 +183,7 @@ def transfers_in_parts(
         ends: where its optimizer state rests, and how its reader has it.
         level: of ZeRO.
     """
-    moves = _once(pricer).transfers(replace(kind, regathered=False), *ends)
+    moves = pricer.at_rest().transfers(replace(kind, regathered=False), *ends)
     scattered = [
         replace(move, once=level == 1) for move in moves if move.cause == Cause.GRADIENT_SYNC
     ]

@@ -1,4 +1,4 @@
-"""In what a lowered problem is priced: in seconds, or in the units of MindSpore's own cost.
+"""In what a lowered problem is priced: in seconds, or in the units of a framework's own cost.
 
 Candidates, layouts and memory are the same either way, so a choice that is found in one currency
 can be read in the other. What is priced once is kept for other lowerings on the same mesh.
@@ -6,7 +6,6 @@ can be read in the other. What is priced once is kept for other lowerings on the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
@@ -15,26 +14,26 @@ import numpy as np
 
 from costmodel.memory import NEWTON_SCHULZ_STEPS
 from costmodel.operators import OperatorModel
+from ir.dialects import MINDSPORE, TARGETS, Dialect, target_with
 from ir.graph import OpGraph
 from ir.ops import OpView
-from planner.candidates.dialects import Dialect
 from planner.candidates.layout_tables import LayoutTable
 from planner.candidates.operators import FloatArray, OpCandidates
 from planner.candidates.tensor_layouts import TensorLayouts
-from planner.lowering.edge_pricers import FreeEdges, MindsporeEdges
 from planner.lowering.edges import EdgeKind, EdgePricer
 from planner.lowering.live_tensors import LiveTensor
 from planner.problem import IntArray
 from planner.request import RequestError
 
 TIME = "time"
-MINDSPORE = "mindspore"
+SLICES = MINDSPORE.own_cost
+"""Weighted bytes of slices: what the searches of a framework minimise."""
 COMMUNICATION = "communication"
 """Seconds of communication: as all plans do the same computation, the most of it for each second
 in which devices talk."""
 MEMORY = "memory"
 """Peak memory of a device (`planner.pipeline.objectives`)."""
-COSTS = (TIME, MINDSPORE, COMMUNICATION, MEMORY)
+COSTS = (TIME, SLICES, COMMUNICATION, MEMORY)
 """What a search can minimise."""
 TIE = 1e-6
 """Weight of what is not minimised, so that it decides between equals."""
@@ -82,16 +81,17 @@ def check_cost(cost: str, dialect: Dialect, graph: OpGraph) -> None:
         raise RequestError(
             f"there is no cost {cost!r}\n  at:  --cost\n  fix: use one of {', '.join(COSTS)}"
         )
-    if cost == MINDSPORE and not dialect.cut_counts:
+    if cost == SLICES and cost != dialect.own_cost:
+        target = target_with(lambda each: each.own_cost == cost)
         raise RequestError(
-            f"MindSpore's cost is not defined for strategies of the dialect {dialect.name}\n"
-            "  at:  --cost mindspore\n  fix: leave it out, or use --target mindspore"
+            f"{TARGETS[target].framework}'s cost is not defined for strategies of the dialect "
+            f"{dialect.name}\n  at:  --cost {cost}\n  fix: leave it out, or use --target {target}"
         )
-    if cost == MINDSPORE and graph.is_training_step:
+    if cost == SLICES and graph.is_training_step:
         raise RequestError(
-            "the model is a traced training step, and MindSpore's cost counts the backward pass "
-            "of a forward model\n"
-            "  at:  --cost mindspore\n  fix: leave it out, or export the forward model"
+            f"the model is a traced training step, and {dialect.framework}'s cost counts the "
+            "backward pass of a forward model\n"
+            f"  at:  --cost {cost}\n  fix: leave it out, or export the forward model"
         )
 
 
@@ -184,10 +184,7 @@ class LoweringCache:
 
     def steady(self) -> LoweringCache:
         """The same without what happens once in a step."""
-        pricing, pricer = self.pricing, self.pricer
-        if not isinstance(pricing, TimePricing) or not isinstance(
-            pricer, FreeEdges | MindsporeEdges
-        ):
+        pricing, edges = self.pricing, self.pricer.steady()
+        if not isinstance(pricing, TimePricing):
             raise TypeError(f"{type(pricing).__name__} knows no step")
-        edges = replace(pricer, once_per=math.inf)
         return replace(self, pricer=edges, pricing=replace(pricing, edges=edges))

@@ -181,48 +181,32 @@ class Role(StrEnum):
     """A follower without a parallel form, by batch or not at all."""
 
 
-_SEARCHED = {
-    "MatMul": Role.PRODUCT,
-    "Conv2D": Role.CONVOLUTION,
-    "Conv2DTranspose": Role.CONVOLUTION,
-    "MaxPool": Role.POOLING,
-    "BatchNorm": Role.BATCH,
-    "PReLU": Role.BATCH,
-    "UnsortedSegmentSum": Role.BATCH,
-    "UnsortedSegmentMax": Role.BATCH,
-    "UnsortedSegmentMin": Role.BATCH,
-    DATASET: Role.BATCH,
-    OUTPUT: Role.BATCH,
+_PRIMITIVES = {
+    Role.PRODUCT: "MatMul",
+    Role.CONVOLUTION: "Conv2D Conv2DTranspose",
+    Role.POOLING: "MaxPool",
+    Role.BATCH: f"""BatchNorm PReLU UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin
+        {DATASET} {OUTPUT}""",
+    Role.UNKNOWN: """Argmax Argmin AvgPool BitwiseAnd BitwiseOr BitwiseXor BroadcastTo Cosh CumProd
+        GatherNd GridSampler2D GroupNorm Identity Invert Mish ROIAlign ReduceProd SeLU TopK""",
+    Role.FOLLOWER: """ASin ApproximateEqual Assign AssignAdd AssignSub Atan2 BesselI0 BesselI0e
+        BesselI1 BesselI1e BesselJ0 BesselJ1 Cholesky Div DivNoNan DropoutDoMask Erfc Expm1 FillV2
+        FlashAttentionScore Flatten FloorDiv FloorMod Gcd HSwish Hypot Igamma Igammac Inv
+        L2Normalize LeftShift Lgamma Log1p MaskedFill NextAfter NotEqual OneHot OnesLike ReLU6
+        Reshape ReverseV2 RightShift Rsqrt ScatterUpdate Square Stack TensorDot Trunc ZerosLike
+        Zeta""",
 }
-
-_UNKNOWN = frozenset(
-    {
-        "Argmax", "Argmin", "AvgPool", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BroadcastTo",
-        "Cosh", "CumProd", "GatherNd", "GridSampler2D", "GroupNorm", "Identity", "Invert",
-        "Mish", "ROIAlign", "ReduceProd", "SeLU", "TopK",
-    }
-)  # fmt: skip
-"""Of the catalogue's primitives those that the search does not know."""
-_FOLLOWERS = frozenset(PRIMITIVES.values()) - _UNKNOWN | frozenset(
-    {
-        "ASin", "ApproximateEqual", "Assign", "AssignAdd", "AssignSub", "Atan2", "BesselI0",
-        "BesselI0e", "BesselI1", "BesselI1e", "BesselJ0", "BesselJ1", "Cholesky", "Div",
-        "DivNoNan", "DropoutDoMask", "Erfc", "Expm1", "FillV2", "FlashAttentionScore",
-        "Flatten", "FloorDiv", "FloorMod", "Gcd", "HSwish", "Hypot", "Igamma", "Igammac", "Inv",
-        "L2Normalize", "LeftShift", "Lgamma", "Log1p", "MaskedFill", "NextAfter", "NotEqual",
-        "OneHot", "OnesLike", "ReLU6", "Reshape", "ReverseV2", "RightShift", "Rsqrt",
-        "ScatterUpdate", "Square", "Stack", "TensorDot", "Trunc", "ZerosLike", "Zeta",
-    }
-)  # fmt: skip
+"""Those that the search has under a role, but for the catalogue's that follow."""
+_ROLES = dict.fromkeys(PRIMITIVES.values(), Role.FOLLOWER) | {
+    name: role for role, names in _PRIMITIVES.items() for name in names.split()
+}
 
 
 def role_of(node: Node) -> Role:
     """What the search does with a primitive."""
-    if node.kind in _SEARCHED:
-        return _SEARCHED[node.kind]
-    if node.kind in _FOLLOWERS:
-        return Role.FOLLOWER
-    return Role.UNKNOWN if node.has_rule else Role.REPEATED
+    unknown = Role.UNKNOWN if node.has_rule else Role.REPEATED
+    known = _ROLES.get(node.kind, unknown)
+    return unknown if known is Role.UNKNOWN else known
 
 
 RANK = 4

@@ -37,9 +37,9 @@ from planner.mindspore_searches.shapes import (
     valid,
 )
 from planner.request import Cuts, RequestError, SearchRequest
+from planner.solvers import RECURSIVE
 
 __all__ = ["ROWS_WEIGHT", "recursive_pins", "with_recursive_pins"]
-NAME = "recursive_programming"
 FULL_BATCH = "full_batch"
 
 
@@ -49,12 +49,12 @@ def with_recursive_pins(request: SearchRequest, graph: OpGraph, devices: int) ->
     Raises:
         RequestError: the devices are no power of two, or the target is not MindSpore.
     """
-    if request.solver != NAME:
+    if request.solver != RECURSIVE:
         return request
     if request.target != "mindspore":
         raise RequestError(
-            f"{NAME} is a search of MindSpore's\n"
-            f"  at:  --solver {NAME}\n  fix: leave it out, or use --target mindspore"
+            f"{RECURSIVE} is a search of MindSpore's\n"
+            f"  at:  --solver {RECURSIVE}\n  fix: leave it out, or use --target mindspore"
         )
     arriving = request.dataset_strategy or ("" if request.training else FULL_BATCH)
     found = recursive_pins(
@@ -92,7 +92,7 @@ def recursive_pins(
     if devices & (devices - 1):
         raise RequestError(
             f"recursive programming halves the devices, and there are {devices}\n"
-            f"  at:  --solver {NAME}\n  fix: take a power of two, or leave --solver out"
+            f"  at:  --solver {RECURSIVE}\n  fix: take a power of two, or leave --solver out"
         )
     found: dict[str, Cuts] = dict(given or {})
     views = {op.name: OpView(op, graph) for op in graph.ops}

@@ -10,17 +10,19 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from ir.mindspore_forms.primitives import PRIMITIVES
+from ir.mindspore_forms.strategies import BATCH_ONLY
 from ir.ops import BIAS_ADD
+from ir.ops.elementwise import ARITHMETIC
 from ir.ops.reduction import EXTREMES, SOFTMAXES, SUMS
 from planner.mindspore_searches.network import Dims, Node
 
 Strategy = tuple[Dims, ...]
 """Cuts of every dimension of every input."""
-_PAIRS = frozenset({"Add", "Sub", "Mul", "Div"})
+_PAIRS = frozenset(ARITHMETIC)
 """Operators of two inputs of which one may be broadcast."""
 _BIAS = PRIMITIVES[BIAS_ADD]
 _REDUCTIONS = tuple(PRIMITIVES[kind] for kind in (*SUMS, *EXTREMES))
-_ENDING = frozenset({"Flatten", "ArgMaxWithValue", "ArgMinWithValue"})
+_ENDING = BATCH_ONLY | {"ArgMaxWithValue", "ArgMinWithValue"}
 """They take no cuts of what reads them."""
 
 
@@ -166,7 +168,7 @@ def _with_whole(axes: frozenset[int], cuts: Dims, rank: int) -> Dims:
 _FORWARD: Mapping[str, Callable[[Node, Dims], Dims]] = MappingProxyType(
     {
         "ExpandDims": lambda node, cuts: _with_whole(_new_axes(node), cuts, len(node.result)),
-        "Flatten": lambda _, cuts: (cuts[0], math.prod(cuts[1:])) if cuts else (),
+        **dict.fromkeys(BATCH_ONLY, lambda _, cuts: (cuts[0], math.prod(cuts[1:])) if cuts else ()),
         "Reshape": lambda node, cuts: reshaped(node.dims[0], node.result, cuts),
         "Transpose": _permuted,
         **dict.fromkeys(
@@ -281,9 +283,8 @@ _STRATEGIES: Mapping[str, Callable[[Node, Dims, int], Strategy]] = MappingProxyT
     {
         "BatchMatMul": _batch_product,
         _BIAS: lambda _node, cuts, _devices: (cuts, cuts[1:2]),
-        "Flatten": _data_parallel,
         "Gather": _lookup,
-        "GatherD": _data_parallel,
+        **dict.fromkeys((*BATCH_ONLY, "GatherD"), _data_parallel),
         "LayerNorm": lambda node, cuts, _: (
             (*cuts[:-1], 1),
             *((1,) * len(dims) for dims in node.dims[1:]),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from planner.candidates.dialects import Dialect
+from ir.dialects import Dialect
 from planner.constraints.pinning import first_meshes, meshes_for, pinned
 from planner.constraints.pins import held_pins, result_pins, scatters
 from planner.constraints.scattered import with_results

@@ -18,9 +18,10 @@ import numpy as np
 from costmodel.redistribution import UNREACHABLE_S
 from ir.graph import Op, OpGraph
 from ir.mindspore_forms.primitives import primitive_form
-from ir.mindspore_forms.readers import NEVER_CUT, Reader
+from ir.mindspore_forms.readers import Reader
 from ir.normalise.ends import ENDS
 from ir.ops import OpView, lookup
+from ir.ops.shape import RESHAPES
 from ir.plan import Plan
 from ir.plan_estimate import Objective
 from planner.candidates.columns import BoolArray
@@ -28,7 +29,7 @@ from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered, Node, NodeKind, Setting
 from planner.lowering.parameters import with_tied
-from planner.lowering.pricing import MEMORY, MINDSPORE, TIME
+from planner.lowering.pricing import MEMORY, SLICES, TIME
 from planner.pipeline.preparation import LAYOUT_COSTS
 from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.solved import Solved
@@ -169,8 +170,8 @@ class StrategyCost:
     """By the planner's cost model."""
     peak_memory_bytes: float
     """Per device, of that step."""
-    mindspore: float
-    """By MindSpore's formulas."""
+    slices: float
+    """As the searches of the framework count it."""
 
 
 def strategy_cost(graph: OpGraph, setting: Setting, strategy: Mapping[str, Cuts]) -> StrategyCost:
@@ -188,7 +189,7 @@ def strategy_cost(graph: OpGraph, setting: Setting, strategy: Mapping[str, Cuts]
     in_time = lower(liveness, replace(setting, cost=TIME))
     allowed = candidates_of(in_time, strategy)
     seconds = completed(in_time.problem, allowed)
-    theirs = completed(lower(liveness, replace(setting, cost=MINDSPORE)).problem, allowed)
+    theirs = completed(lower(liveness, replace(setting, cost=SLICES)).problem, allowed)
     return StrategyCost(seconds.cost_s, seconds.peak_bytes, theirs.cost_s)
 
 
@@ -234,13 +235,14 @@ def candidates_of(lowered: Lowered, strategy: Mapping[str, Cuts]) -> list[IndexA
 
 def same_splits(lowered: Lowered, other: Lowered, choice: Sequence[int]) -> dict[int, IndexArray]:
     """Candidates of one problem that split operators as a choice of another one does; all of them
-    where MindSpore has no strategy.
+    for what follows its neighbours.
     """
     kinds = {op.name: op.kind for op in other.liveness.graph.ops}
+    follow = {*RESHAPES, *ENDS}
     chosen = {
         node.name: node.assignment(candidate)
         for node, candidate in zip(other.nodes, choice, strict=True)
-        if node.kind is NodeKind.OPERATOR and kinds[node.name] not in NEVER_CUT | ENDS
+        if node.kind is NodeKind.OPERATOR and kinds[node.name] not in follow
     }
     out: dict[int, IndexArray] = {}
     for number, node in enumerate(lowered.nodes):
@@ -279,11 +281,11 @@ def _offered(lowered: Lowered, op: Op, node: Node) -> list[Cuts]:
 
 
 def strategy_of(lowered: Lowered, choice: Sequence[int]) -> dict[str, Cuts]:
-    """The cuts that a choice gives to every operator of MindSpore's that takes a strategy."""
+    """The cuts that a choice gives to every operator that takes a strategy."""
     ops = {op.name: op for op in lowered.liveness.graph.ops}
     out: dict[str, Cuts] = {}
     for node, candidate in zip(lowered.nodes, choice, strict=True):
-        if node.candidates is None or ops[node.name].kind in NEVER_CUT:
+        if node.candidates is None or ops[node.name].kind in RESHAPES:
             continue
         op = ops[node.name]
         view = OpView(op, lowered.liveness.graph)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ir.batch import find_batch, with_batch
+from ir.dialects import TARGETS, Dialect, target_with
 from ir.dtypes import SHORT_NAMES
 from ir.graph import OpGraph, Tensor
 from ir.layout import Layout
@@ -14,18 +15,16 @@ from ir.ops import is_described
 from ir.plan import Plan
 from ir.plan_positions import cutting_positions
 from ir.symbols import Symbol, with_divisors
-from planner.candidates.dialects import TARGETS, Dialect, mindspore_devices_allowed
 from planner.candidates.tensor_layouts import input_layout
 from planner.constraints.operator_rules import annotated, check_annotations, given_rules
 from planner.constraints.pins import parts_at_odds, scatters
-from planner.lowering.pricing import COMMUNICATION, MEMORY, MINDSPORE, TIME
+from planner.lowering.pricing import COMMUNICATION, MEMORY, SLICES, TIME
 from planner.request import RequestError, SearchRequest
+from planner.solvers import ONE_BY_ONE
 from topology.cluster import Cluster
 from topology.mesh import Mesh
 
-ONE_BY_ONE = "mindspore_propagation"
-"""The solver that takes operators as MindSpore has them."""
-LAYOUT_COSTS = frozenset({MINDSPORE, COMMUNICATION})
+LAYOUT_COSTS = frozenset({SLICES, COMMUNICATION})
 """Costs that layouts follow."""
 _CUTS = ("pins", "close_to", "soft_pins")
 """What of a request holds operators to cuts, each behind a name."""
@@ -55,9 +54,9 @@ def dialect_of(target: str, devices: int, *, all_to_all: bool = True) -> Dialect
             f"  fix: use one of {', '.join(TARGETS)}"
         )
     dialect = TARGETS[target]
-    if dialect.cut_counts and not mindspore_devices_allowed(devices):
+    if not dialect.runs_on(devices):
         raise RequestError(
-            f"MindSpore does not run on {devices} devices\n"
+            f"{dialect.framework} does not run on {devices} devices\n"
             f"  at:  --devices {devices}\n"
             "  fix: use 1, 2, 4 or a multiple of 8, or another --target"
         )
@@ -65,7 +64,7 @@ def dialect_of(target: str, devices: int, *, all_to_all: bool = True) -> Dialect
         raise RequestError(
             f"target {target} decides for itself when to exchange slices\n"
             "  at:  --no-all-to-all\n"
-            "  fix: leave it out, or use --target mindspore"
+            f"  fix: leave it out, or use --target {target_with(lambda each: each.cut_counts)}"
         )
     return replace(dialect, all_to_all=all_to_all)
 
@@ -144,8 +143,8 @@ def check_pipeline_request(graph: OpGraph, request: SearchRequest) -> None:
             "give --batch alone",
         ),
         (
-            request.stage_meshes == "any" and request.target == "mindspore",
-            "MindSpore has as many devices in every stage",
+            request.stage_meshes == "any" and TARGETS[request.target].equal_stages,
+            f"{TARGETS[request.target].framework} has as many devices in every stage",
             "--stage-meshes any",
             "leave it out, or name another target: --target generic",
         ),
@@ -208,7 +207,7 @@ def _prepared(
 
 def _normal(graph: OpGraph, request: SearchRequest) -> OpGraph:
     """The normal form; operators that are pinned otherwise than their neighbours are not fused,
-    and none is where MindSpore's propagation is repeated, which goes from one to the next.
+    and none is for a solver that goes from one to the next.
     """
     fused = normalise(graph, fused_attention=request.fused_attention)
     apart = parts_at_odds(fused, request.pins)

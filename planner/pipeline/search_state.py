@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from ir.batch import find_batch
+from ir.dialects import Dialect
 from ir.factor_roles import batch_places
 from ir.graph import OpGraph
-from planner.candidates.dialects import Dialect
 from planner.constraints.pins import Pin, pins_of
 from planner.constraints.soft import (
     SoftConstraints,
@@ -197,8 +197,8 @@ class PipelineSearch:
 
     def shapes(self) -> tuple[Configuration, ...]:
         """Every shape to be looked at."""
-        cut_counts, segments = self.dialect.cut_counts, self.network.segments.count
-        found = configurations_of(self.cluster, self.request, segments, cut_counts=cut_counts)
+        segments = self.network.segments.count
+        found = configurations_of(self.cluster, self.request, segments)
         able = tuple(shape for shape in found if self.can_be(shape))
         if found and not able:
             machines = [self.stage_machine(shape)[0] for shape in found]
@@ -235,8 +235,7 @@ class PipelineSearch:
         if not self.request.soft_pins and self.request.max_changes is None:
             return SoftConstraints(self.request)
         micro, old = self.network, dict(self.request.close_to)
-        cut_counts, count = self.dialect.cut_counts, micro.segments.count
-        every = configurations_of(self.cluster, self.request, count, cut_counts=cut_counts)
+        every = configurations_of(self.cluster, self.request, micro.segments.count)
         found: dict[int, frozenset[str]] = {}
         for shape in every if old else ():
             if shape.stages not in found and self.can_be(shape):

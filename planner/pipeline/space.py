@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from costmodel.schedules.in_flight import Moments, moments, most_in_flight
 from costmodel.schedules.orders import Shape as ScheduleShape
+from ir.dialects import TARGETS
 from ir.plan_enums import Schedule
-from planner.candidates.dialects import mindspore_devices_allowed
 from planner.request import RequestError, SearchRequest
 from topology.cluster import Cluster
 from topology.part import stage_cluster
@@ -52,7 +52,7 @@ class Configuration:
 
 
 def configurations_of(
-    cluster: Cluster, request: SearchRequest, segments: int, *, cut_counts: bool
+    cluster: Cluster, request: SearchRequest, segments: int
 ) -> tuple[Configuration, ...]:
     """All shapes that the request leaves open.
 
@@ -60,7 +60,6 @@ def configurations_of(
         cluster: the machine.
         request: says the global batch, and what is fixed.
         segments: pieces that the network can be cut into.
-        cut_counts: the target is MindSpore, which does not run on any number of devices.
 
     Raises:
         RequestError: there is none; the message names the nearest that there is.
@@ -69,7 +68,7 @@ def configurations_of(
     stages = [
         p
         for p in divisors(cluster.devices)
-        if p <= segments and _runs(cluster, cluster.devices // p, cut_counts=cut_counts)
+        if p <= segments and _runs(cluster, request, cluster.devices // p)
     ]
     if request.pipeline == "off":
         stages = [1]
@@ -174,10 +173,9 @@ def moments_of_pieces(shape: Configuration, numbers: Sequence[int]) -> tuple[Mom
     return tuple(moments_of(shape, k % shape.stages)[k // shape.stages] for k in numbers)
 
 
-def _runs(cluster: Cluster, devices: int, *, cut_counts: bool) -> bool:
-    if cut_counts and not mindspore_devices_allowed(devices):
-        return False
-    return stage_cluster(cluster, devices) is not None
+def _runs(cluster: Cluster, request: SearchRequest, devices: int) -> bool:
+    runs = TARGETS[request.target].runs_on(devices)
+    return runs and stage_cluster(cluster, devices) is not None
 
 
 def _wanted_stages(
@@ -190,7 +188,7 @@ def _wanted_stages(
         why = f"the model can be cut into {segments} pieces at most"
     elif cluster.devices % wanted:
         why = f"{cluster.devices} devices do not divide by {wanted}"
-        unequal = "" if request.target == "mindspore" else ", or --stage-meshes any"
+        unequal = "" if TARGETS[request.target].equal_stages else ", or --stage-meshes any"
     else:
         why = f"{cluster.devices // wanted} devices of this machine are no stage for the target"
     nearest = min(offered, key=lambda p: (abs(p - wanted), p))

@@ -12,7 +12,6 @@ from ir.plan import Plan
 from ir.plan_file import plan_from_json
 from planner.candidates.operators import splits_in
 from planner.constraints.degrees import parse_degrees
-from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
 from planner.request import PROMISING, Cuts, RequestError, SearchRequest
 from planner.requests import option_texts as texts
 from planner.requests.errors import UserError
@@ -21,6 +20,7 @@ from planner.requests.options.option import declared
 from planner.requests.options.searches import SearchOptions
 from planner.requests.search_options import check_decisions, with_one_batch
 from planner.requests.sources import Document
+from planner.solvers import RECURSIVE
 
 SoftPins = tuple[tuple[str, Cuts, float], ...]
 

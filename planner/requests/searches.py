@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from costmodel.memory import Optimizer, parameter_bytes
+from ir.dialects import TARGETS, target_with
 from ir.dtypes import SHORT_NAMES
 from ir.normalise import main_dtype
 from ir.plan import Plan
@@ -130,13 +131,15 @@ def with_shards(
     """The request with the pins that the calls in a file stand for, and warnings.
 
     Raises:
-        ShardError: MindSpore refuses a call.
+        ShardError: the framework refuses a call.
         UserError: the target is another.
     """
     if file is None:
         return request, ()
-    if request.target != "mindspore":
-        raise UserError("shard is MindSpore's", f"--shard {file.name}", "use --target mindspore")
+    if not TARGETS[request.target].cut_counts:
+        target = target_with(lambda each: each.cut_counts)
+        what = f"shard is {TARGETS[target].framework}'s"
+        raise UserError(what, f"--shard {file.name}", f"use --target {target}")
     from planner.pipeline.preparation import prepare  # noqa: PLC0415
     from planner.requests.shard import ShardError, check_calls, pins_of_calls, read_calls  # noqa: PLC0415
 

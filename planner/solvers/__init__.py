@@ -20,7 +20,11 @@ from planner.solvers.limits import WithinLimits
 from planner.solvers.overlap import WithOverlap
 
 __all__ = [
+    "AS_GENERATED",
+    "ONE_BY_ONE",
+    "RECURSIVE",
     "SOLVERS",
+    "WITHOUT_POSITIONS",
     "Budget",
     "ProblemTooLargeError",
     "Progress",
@@ -51,6 +55,14 @@ SOLVERS: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """Module and class of each solver, the default first. A module is imported on demand."""
+RECURSIVE = "recursive_programming"
+"""Solves no problem: what it chooses is held as pins, and the rest is solved."""
+ONE_BY_ONE = "mindspore_propagation"
+"""Goes from operator to operator: none is fused, positions may be cut, cuts of results spread."""
+AS_GENERATED = frozenset({ONE_BY_ONE, "mindspore_elimination"})
+"""Solvers that repeat a search of the target's framework, and choose from what that draws up."""
+WITHOUT_POSITIONS = frozenset({"dynamic_programming", "mindspore_elimination"})
+"""Solvers to which that draws up no cuts along positions, at its own cost."""
 
 
 def solver_by_name(name: str) -> Solver:

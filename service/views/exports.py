@@ -11,7 +11,6 @@ from exporters.formats import FORMATS, Format
 from exporters.settings import Settings
 from ir.plan import Plan
 from planner.requests.errors import UserError
-from service.suffixes import suffixes
 
 
 def exports_view(plan: Plan) -> dict[str, Any]:
@@ -21,7 +20,7 @@ def exports_view(plan: Plan) -> dict[str, Any]:
 
 def _told(form: Format, plan: Plan) -> dict[str, Any]:
     """A module comes before its values where a format has both, as the documents say."""
-    forms = sorted(suffixes(form), key=lambda suffix: suffix != ".py")
+    forms = sorted(form.forms, key=lambda suffix: suffix != ".py")
     refusals = {suffix: _refusal(form, plan, suffix) for suffix in forms}
     fine = [suffix for suffix, refusal in refusals.items() if refusal is None]
     return {

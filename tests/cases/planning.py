@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodel.memory import Optimizer
+from ir.dialects import FREE
 from ir.graph import OpGraph
 from ir.layout import Layout
 from ir.ops import OpView, lookup
 from ir.plan import PlannedCollective, PlannedOperator, PlannedTensor
 from ir.plan_enums import Cause
 from ir.rule import ShardingRule
-from planner.candidates.dialects import FREE, Assignment
+from planner.candidates.offers import Assignment
 from planner.lowering.lowered import Lowered
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.reduction.restriction import IndexArray, original_choice, restricted

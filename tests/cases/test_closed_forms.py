@@ -10,8 +10,8 @@ from costmodel.collectives import Collective, CollectiveModel
 from ir.graph import OpGraph
 from ir.plan_enums import Cause
 from ir.rule import ShardingRule
-from planner.candidates.dialects import Assignment
 from planner.candidates.layout_tables import local_elements
+from planner.candidates.offers import Assignment
 from planner.candidates.operators import OpCandidates
 from tests.builders import GraphBuilder
 from tests.cases import nets

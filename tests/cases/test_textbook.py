@@ -17,9 +17,9 @@ import pytest
 
 from costmodel.memory import Optimizer
 from importers.onnx import import_onnx
+from ir.dialects import TARGETS
 from ir.graph import OpGraph
 from ir.plan import NamedLayout, Plan
-from planner.candidates.dialects import TARGETS
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import GraphBuilder

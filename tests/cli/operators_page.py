@@ -25,22 +25,23 @@ PAGE = ROOT / "docs" / "operators.md"
 _HEAD = """\
 # Operators
 
-What the planner knows of each kind of operator, written by `make docs` from the catalogue.
-`planner inspect --operators` prints the same, `planner inspect MODEL --operators` what is known of
-the kinds in a model. [extending.md](extending.md) tells how to add one, or to give an operator of
-your own a rule.
+Every operator kind of the catalogue with its sharding rule. `make docs` writes this page.
+`planner inspect --operators` prints the same table, `planner inspect MODEL --operators` that of the
+kinds in a model. [extending.md](extending.md) shows how to add a kind, or a sharding rule for a
+custom operator.
 
 {legend}
 
-`since` is the first opset that has the kind, and the last if it was given up. `split` says whether
-the typical operator can be split at all. `gradient` are the operands that can have one.
+- `since`: the first ONNX opset with the kind, and the last one if the kind was deprecated
+- `split`: whether the typical operator can be sharded
+- `gradient`: operands that can have a gradient
 """
 _LEFT = """\
 ## Without a rule
 
-Each device does the whole work of such an operator, at the price of the bytes that it moves, and
-gradients are taken to go through it. `planner search` lists it; a rule given with `--rule` changes
-that.
+An operator without a rule is replicated: every device runs it whole, at the cost of the bytes that
+it moves. Gradients are assumed to pass through it. `planner search` lists these operators; `--rule`
+gives one a sharding rule.
 
 {repeated}.
 
@@ -48,9 +49,9 @@ that.
 
 ## Refused
 
-What they make is no tensor of known size: {refused}.
+The size of the result is unknown: {refused}.
 
-Where a model annotates the sizes of its tensors, or all operands are constants, it is read."""
+A model with them is read if it annotates the sizes of tensors, or all operands are constants."""
 
 
 def operators_page() -> str:

@@ -46,9 +46,8 @@ from cli.topology import show as show_machine
 from cli.validate import ValidateCommand, validate
 from cli.verify import VerifyCommand, verify
 from cli.whatif import whatif
-from planner.candidates.dialects import TARGETS
+from ir.dialects import TARGETS
 from planner.lowering.pricing import COSTS
-from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
 from planner.requests.errors import UserError
 from planner.requests.options.explanations import ExplanationOptions
 from planner.requests.options.option import Group, Option, check_choices, declared
@@ -58,7 +57,7 @@ from planner.requests.options.sweeps import SweepOptions
 from planner.requests.search_request import search_request
 from planner.requests.sources import Document
 from planner.requests.verification import VerificationOptions
-from planner.solvers import SOLVERS
+from planner.solvers import RECURSIVE, SOLVERS
 
 pytestmark = pytest.mark.fast
 

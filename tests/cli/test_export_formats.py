@@ -14,8 +14,8 @@ from cli.export import EXPORT_FORMATS
 from exporters import jax, torch
 from exporters.formats import FORMATS, TARGET_FILES
 from exporters.sharding import sharding_of
+from ir.dialects import TARGETS
 from ir.plan_file import read_plan
-from planner.candidates.dialects import TARGETS
 
 pytestmark = pytest.mark.fast
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import parser
 
 from ir.plan_file import read_plan
-from planner.repricing.mindspore_checkpoint import checkpoint_only_s
+from planner.repricing.mindspore.checkpoint import checkpoint_only_s
 from planner.requests.search_options import REST
 
 Planner = Callable[..., Any]

@@ -11,7 +11,7 @@ import networkx as nx
 import pytest
 
 from exporters.formats import TARGET_FILES
-from planner.candidates.dialects import TARGETS
+from ir.dialects import TARGETS
 
 Planner = Callable[..., Any]
 TABLES = Path(__file__).parents[1] / "data" / "rank_tables"

@@ -14,7 +14,7 @@ import pytest
 
 import parallel_planner
 from costmodel.memory import Optimizer
-from planner.candidates.dialects import TARGETS
+from ir.dialects import TARGETS
 from planner.solvers import SOLVERS
 
 COMMANDS = ("search", "inspect", "show", "diff", "export")

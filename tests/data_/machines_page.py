@@ -20,16 +20,17 @@ from topology.uses import bundled
 PAGE = Path(__file__).parents[2] / "docs" / "machines.md"
 
 _HEAD = """\
-# Chips and servers: every number and where it comes from
+# Chips and servers: every number with its source
 
-Written by `make docs` from `data/chips`, `data/servers` and `data/clusters`. `planner topology show
-NAME` prints one of them with the notes that say how a number came about. Bandwidths are per
-direction. [topology.md](topology.md) tells the format, and how much each word of trust means:
+`make docs` writes this page from `data/chips`, `data/servers` and `data/clusters`.
+`planner topology show NAME` prints one entry with notes on how each number was found. Bandwidths
+are per direction. [topology.md](topology.md) describes the file format. Every number has a level of
+confidence:
 
-- `high`: read in a primary source or in source code, or in two independent sources
-- `medium`: one secondary source, or a plain derivation
-- `low`: recalled or contested; verify before depending on it
-- `assumed`: no source; the note in the file says why this number
+- `high`: from a primary source or source code, or from two independent sources
+- `medium`: from one secondary source, or derived in one step
+- `low`: from memory, or sources disagree; verify it before you rely on it
+- `assumed`: no source; the note in the file gives the reason
 """
 
 
@@ -55,14 +56,14 @@ def machines_page() -> str:
 
 def _table(records: Mapping[str, Any]) -> str:
     """Numbers of one origin stand in one row."""
-    lines = ["| name | numbers | trust | from |", "|---|---|---|---|"]
+    lines = ["| name | numbers | confidence | source |", "|---|---|---|---|"]
     for name, record in records.items():
         rows: dict[tuple[str, str], list[str]] = {}
         for path, number in numbers(record):
             origin = number["confidence"], ", ".join(number["source"]) or "-"
             rows.setdefault(origin, []).append(f"{path} {number['value']}")
-        for (trust, source), told in rows.items():
-            lines.append(f"| `{name}` | {'; '.join(told)} | {trust} | {source} |")
+        for (confidence, source), told in rows.items():
+            lines.append(f"| `{name}` | {'; '.join(told)} | {confidence} | {source} |")
     return "\n".join(lines) + "\n"
 
 

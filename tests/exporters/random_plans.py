@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from ir.dialects import TARGETS
 from ir.graph import OpGraph
 from ir.plan import NamedLayout, Plan
-from planner.candidates.dialects import TARGETS
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered, NodeKind, Setting

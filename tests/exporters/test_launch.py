@@ -14,9 +14,9 @@ import yaml
 from onnx import parser
 
 from costmodel.memory import Optimizer
-from exporters import launch, msjob, parameter_server
 from exporters.errors import ExportError
 from exporters.formats import FORMATS
+from exporters.mindspore import launch, msjob, parameter_server
 from exporters.places import places_of
 from exporters.settings import Made, Setting, Settings, table_of
 from importers.onnx import import_onnx

@@ -17,7 +17,7 @@ from exporters.mindspore.custom import custom_operators
 from ir.graph import OpGraph
 from ir.plan import Plan
 from planner.pipeline.plan_builder import PlanBuilder
-from planner.repricing.mindspore_checkpoint import checkpoint_only_choice, lowered_again
+from planner.repricing.mindspore.checkpoint import checkpoint_only_choice, lowered_again
 from tests.builders import GraphBuilder
 from tests.exporters.random_plans import PlanSpace, known_space, split_like
 from tests.exporters.small_networks import language_model, twisted_model

@@ -17,7 +17,7 @@ from importers.mindir.reading import import_mindir
 from importers.onnx import import_onnx
 from ir.file_primitives import FilePrimitive
 from ir.plan import Plan
-from planner.repricing.mindspore_checkpoint import batch_loss_s
+from planner.repricing.mindspore.checkpoint import batch_loss_s
 from planner.request import SearchRequest
 from planner.search import search
 from tests.executors.drawn_plans import drawn_plan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import importers.mindir.reading  # noqa: F401  enters what is known of MindSpore's calls
 from importers.traced.table import FrontEnd, table
-from ir.foreign_kinds import primitive_of
+from ir.mindspore_forms.foreign_kinds import primitive_of
 from ir.mindspore_forms.primitives import primitive_form
 from ir.ops import OpView, lookup
 from tests.mindspore_package.operator_examples import examples

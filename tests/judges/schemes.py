@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ir.batch import batch_dims
+from ir.dialects import TARGETS
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.candidates.dialects import TARGETS
 from planner.constraints.schemes import InexpressibleError, Scheme, choice_of
 from planner.lowering.lowered import Lowered
 from planner.request import SearchRequest

@@ -14,9 +14,9 @@ from typing import Any
 from costmodel.collectives import Collective, CollectiveModel
 from costmodel.operators import OperatorModel
 from costmodel.redistribution import Shardable
+from ir.dialects import Dialect
 from ir.ops import OpView, lookup
 from ir.rule import ShardingRule, edge_elements
-from planner.candidates.dialects import Dialect
 from planner.candidates.operators import OpCandidates, OpPricer
 from planner.lowering.edge_pricers import edge_pricer
 from planner.lowering.edges import EdgeKind, EdgePricer

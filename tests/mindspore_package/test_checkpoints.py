@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from mindspore.train import checkpoint_pb2
 
-from executors.checkpoint import mindspore as declared
-from executors.checkpoint.mindspore import laid_out_mindspore
+from executors.checkpoint import ckpt as declared
+from executors.checkpoint.ckpt import laid_out_ckpt
 
 Arrays = dict[str, Any]
 
@@ -150,7 +150,7 @@ def test_a_file_has_the_very_bytes_that_mindspore_writes(tmp_path: Path) -> None
     items = [{"name": n, "data": ms.Tensor(a)} for n, a in arrays.items()]
     ms.save_checkpoint(items, str(tmp_path / "theirs.ckpt"))
     tensors = [(n, a.dtype.name, a.shape) for n, a in arrays.items()]
-    file, frames = laid_out_mindspore(tmp_path / "ours.ckpt", tensors)
+    file, frames = laid_out_ckpt(tmp_path / "ours.ckpt", tensors)
     ours = bytearray(file.size)
     for offset, frame in frames:
         ours[offset : offset + len(frame)] = frame

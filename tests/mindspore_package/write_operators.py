@@ -21,12 +21,13 @@ from typing import Any
 
 from exporters.errors import StrategyFileError
 from exporters.mindspore.cuts import device_layout, reader_of_cuts
+from ir.dialects import MINDSPORE
 from ir.graph import OpGraph
 from ir.mindspore_forms.primitives import PrimitiveForm, primitive_form
 from ir.mindspore_forms.readers import Reader
 from ir.ops import OpView, lookup
 from ir.rule import ShardingRule
-from planner.candidates.dialects import MINDSPORE
+from planner.candidates.offers import Offers
 from tests.mindspore_package.operator_examples import BINARY, UNARY, examples
 from tests.mindspore_package.operator_messages import OperatorMessages, can_be_trained
 from topology.catalogue import named_cluster
@@ -69,7 +70,7 @@ class Operator:
     def splits(self, mesh: Mesh) -> list[Split]:
         """Everything that the dialect offers."""
         entry = lookup(self.view.op.kind)
-        found, left_out = EVERYTHING.assignments(self.rule, entry, mesh, gradient=False)
+        found, left_out = Offers(EVERYTHING, mesh).assignments(self.rule, entry, gradient=False)
         assert not left_out
         return found
 

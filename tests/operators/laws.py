@@ -16,10 +16,11 @@ from executors.gradients import run_backward
 from executors.placement import Array, Spread, difference, disagreement, spread, whole
 from executors.splits import Assignment, result_layouts, split_dims
 from executors.spmd import Around, OperatorRun, Runner, run_operator
+from ir.dialects import FREE, MINDSPORE
 from ir.layout import Layout
 from ir.ops import lookup
 from ir.rule import FactorMap, ShardingRule, edge_elements
-from planner.candidates.dialects import FREE, MINDSPORE
+from planner.candidates.offers import Offers
 from tests.operators.example import Draw, Example
 from tests.operators.onnx_reference import OnnxReference, reference_has
 from topology.mesh import Mesh, MeshAxis
@@ -179,7 +180,7 @@ def cases(example: Example, draw: Draw, most: int) -> Iterator[Case]:
         found: dict[Assignment, None] = {}
         for target in (FREE, MINDSPORE):
             dialect = replace(target, cut_positions=True)
-            chosen, _ = dialect.assignments(rule, entry, mesh, gradient=False)
+            chosen, _ = Offers(dialect, mesh).assignments(rule, entry, gradient=False)
             found.update(dict.fromkeys(chosen))
         every = list(found)
         for assignment in draw.sample(every, min(most, len(every))):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from ir.dialects import TARGETS, Dialect
 from ir.graph import OpGraph
-from planner.candidates.dialects import TARGETS, Dialect
 from planner.constraints.pins import held_pins
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ir.foreign_kinds import foreign_rule
 from ir.graph import AttributeValue
+from ir.mindspore_forms.foreign_kinds import foreign_rule
 from ir.ops import RULE_ATTRIBUTE, OpView
 from tests.mindspore_package.operator_examples import one
 

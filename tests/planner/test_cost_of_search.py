@@ -9,7 +9,7 @@ import pytest
 from ir.mindspore_forms.readers import operators
 from ir.plan_file import plan_from_json, plan_to_json
 from planner.pipeline.objectives import strategy_cost
-from planner.repricing.mindspore_checkpoint import lowered_again
+from planner.repricing.mindspore.checkpoint import lowered_again
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
 from tests.builders import attention_block, mlp
@@ -43,7 +43,7 @@ def test_the_plan_has_the_cost_that_it_says() -> None:
     strategy = {each.op.name: each.cuts for each in operators(plan) if each.form.name}
     strategy = {name: cuts for name, cuts in strategy.items() if not name.startswith("loss")}
     found = strategy_cost(plan.graph, lowered.setting, strategy)
-    assert found.mindspore == pytest.approx(plan.objective.value, rel=1e-12)
+    assert found.slices == pytest.approx(plan.objective.value, rel=1e-12)
     assert found.step_time_s == pytest.approx(plan.estimate.step_time_s, rel=1e-9)
 
 

@@ -15,11 +15,12 @@ import pytest
 from exporters.errors import StrategyFileError
 from exporters.mindspore.cuts import DeviceLayout, device_layout, reader_of_cuts
 from exporters.mindspore.records import ParameterLayout, expanded, standardise
+from ir.dialects import MINDSPORE
 from ir.graph import GraphError
 from ir.mindspore_forms.primitives import primitive_form, whole_product
 from ir.mindspore_forms.readers import Reader
 from ir.ops import OpView, check_operators, lookup
-from planner.candidates.dialects import MINDSPORE
+from planner.candidates.offers import Offers
 from tests.planner.mindspore_cases_file import Case, Cuts, all_cases, cuts_of, operator_of, title
 from tests.planner.mindspore_cases_list import held
 from topology.catalogue import named_cluster
@@ -46,7 +47,7 @@ def offered(view: OpView, devices: int) -> set[Cuts]:
     entry, mesh = lookup(view.op.kind), mesh_of(devices)
     rule = entry.rule(view)
     everything = replace(MINDSPORE, cut_positions=True)
-    found, left_out = everything.assignments(rule, entry, mesh, gradient=False)
+    found, left_out = Offers(everything, mesh).assignments(rule, entry, gradient=False)
     assert left_out == 0
     forms = [primitive_form(view, rule)]
     if view.op.kind == "MatMul":
@@ -191,6 +192,6 @@ def test_a_dimension_of_any_size_is_not_cut() -> None:
         reader_of_cuts(dynamic, cuts, given["device_num"])
     entry = lookup(view.op.kind)
     rule = replace(entry.rule(view), divisors=divisors)
-    found, _ = MINDSPORE.assignments(rule, entry, mesh_of(8), gradient=False)
+    found, _ = Offers(MINDSPORE, mesh_of(8)).assignments(rule, entry, gradient=False)
     assert found
     assert not any(1 in split for split in found)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from ir.dialects import MINDSPORE, Dialect
 from ir.graph import OpGraph
-from planner.candidates.dialects import MINDSPORE, Dialect
 from planner.pipeline import one_batch as at_once
 from planner.request import SearchRequest
 from planner.search import search

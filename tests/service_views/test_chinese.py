@@ -31,7 +31,6 @@ from planner.requests.sources import model_file, published_model
 from planner.search import search
 from service.app import create_app
 from service.settings import Settings
-from service.suffixes import SUFFIXES
 from service.views.memory import memory_view
 from service.views.summary import summary_view
 from service.views.timeline import timeline_view
@@ -165,9 +164,8 @@ def test_what_the_service_refuses_has_chinese(tmp_path: Path) -> None:
 def test_what_an_export_refuses_has_chinese(name: str, tmp_path: Path) -> None:
     told = []
     for form in FORMATS.values():
-        suffix = SUFFIXES.get(form.name, (".json",))[0]
         try:
-            form.writer(plan(name), None)(tmp_path / f"{form.name}{suffix}")
+            form.writer(plan(name), None)(tmp_path / f"{form.name}{form.forms[0]}")
         except ExportError as refused:
             told.append(str(refused))
     assert told

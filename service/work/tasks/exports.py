@@ -17,7 +17,6 @@ from ir.plan import Plan
 from planner.requests.errors import UserError, unknown_name
 from service.store.items import NewItem, is_item_id
 from service.store.queue import Outcome
-from service.suffixes import suffixes
 from service.work.archive import zipped
 from service.work.given import Given
 
@@ -117,7 +116,7 @@ def _names(form: Format, plan: Plan, names: str | None) -> Names | None:
 
 
 def _suffix(form: Format, suffix: str | None) -> str:
-    known = suffixes(form)
+    known = form.forms
     if suffix is None:
         return known[0]
     if suffix not in known:

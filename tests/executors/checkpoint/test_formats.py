@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from executors.checkpoint import mindspore
+from executors.checkpoint import ckpt
 from executors.checkpoint.checksums import verify
+from executors.checkpoint.ckpt import laid_out_ckpt, read_ckpt
 from executors.checkpoint.entries import Entry
 from executors.checkpoint.errors import CheckpointError
-from executors.checkpoint.mindspore import laid_out_mindspore, read_mindspore
 from executors.checkpoint.pairing import Request
 from executors.checkpoint.safetensors import laid_out_safetensors, read_safetensors
 from executors.checkpoint.source import read_source
@@ -40,7 +40,7 @@ ARRAYS: dict[str, NDArray[Any]] = {
     "empty": np.zeros((0, 4), np.float16),
 }
 READERS: dict[str, Callable[[Path], Any]] = {
-    "x.ckpt": read_mindspore,
+    "x.ckpt": read_ckpt,
     "x.safetensors": read_safetensors,
 }
 # Saved by MindSpore 2.10.0: {"w": float32 [[1, 2]], "s": float32 scalar 5, "lr": "ab"}.
@@ -59,7 +59,7 @@ def held(entry: Entry, data: bytes) -> bytes:
 def test_mindspore_files_are_read_as_protobuf_reads_them(tmp_path: Path, pieces: int) -> None:
     data = ckpt_bytes(ARRAYS, pieces)
     (tmp_path / "x.ckpt").write_bytes(data)
-    found = read_mindspore(tmp_path / "x.ckpt").entries
+    found = read_ckpt(tmp_path / "x.ckpt").entries
     assert list(found) == list(ARRAYS)
     for name, array in ARRAYS.items():
         assert (found[name].dtype, found[name].dims) == (array.dtype.name, array.shape)
@@ -68,7 +68,7 @@ def test_mindspore_files_are_read_as_protobuf_reads_them(tmp_path: Path, pieces:
 
 def test_a_file_of_mindspore_itself_is_read(tmp_path: Path) -> None:
     (tmp_path / "x.ckpt").write_bytes(FROM_MINDSPORE)
-    found = read_mindspore(tmp_path / "x.ckpt").entries
+    found = read_ckpt(tmp_path / "x.ckpt").entries
     kinds = {name: (each.dtype, each.dims) for name, each in found.items()}
     assert kinds == {"w": ("float32", (1, 2)), "s": ("float32", ()), "lr": ("text", (2,))}
     move(tmp_path / "x.ckpt", whole_slicing(), Request(), tmp_path / "out")
@@ -78,13 +78,13 @@ def test_a_file_of_mindspore_itself_is_read(tmp_path: Path) -> None:
 def test_large_tensors_are_written_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mindspore, "PIECE_BYTES", 40)
+    monkeypatch.setattr(ckpt, "PIECE_BYTES", 40)
     (tmp_path / "x.safetensors").write_bytes(safetensors_bytes(ARRAYS))
     move(tmp_path / "x.safetensors", whole_slicing(), Request(), tmp_path / "out", "ckpt", 24)
     path = tmp_path / "out" / "checkpoint.ckpt"
     assert len(CHECKPOINT.FromString(path.read_bytes()).value) == 6
     assert_same(read(path), ARRAYS)
-    assert len(read_mindspore(path).entries["a.weight"].segments) == 3
+    assert len(read_ckpt(path).entries["a.weight"].segments) == 3
 
 
 @pytest.mark.parametrize("form", ["ckpt", "safetensors"])
@@ -109,7 +109,7 @@ def test_mindspores_own_checksum_is_held(tmp_path: Path) -> None:
     data = ckpt_bytes(ARRAYS)
     path = tmp_path / "x.ckpt"
     path.write_bytes(data + b"crc_num" + zlib.crc32(data).to_bytes(10, "big"))
-    assert list(read_mindspore(path).entries) == list(ARRAYS)
+    assert list(read_ckpt(path).entries) == list(ARRAYS)
     assert verify(read_source(path), lambda done, total: None) == len(data) + 17
     path.write_bytes(data + b"crc_num" + (zlib.crc32(data) ^ 1).to_bytes(10, "big"))
     with pytest.raises(CheckpointError, match="the file is damaged"):
@@ -193,7 +193,7 @@ def test_what_is_no_checkpoint_of_mindspore_is_refused(
     path = tmp_path / "x.ckpt"
     path.write_bytes(data)
     with pytest.raises(CheckpointError) as caught:
-        read_mindspore(path)
+        read_ckpt(path)
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
     assert "fix:" in str(caught.value)
@@ -225,4 +225,4 @@ def test_a_type_that_a_form_lacks_is_refused() -> None:
     with pytest.raises(CheckpointError, match="safetensors has no type complex128"):
         laid_out_safetensors(Path("x"), [("a", "complex128", (2,))], {})
     with pytest.raises(CheckpointError, match="MindSpore has no type float8e5m2"):
-        laid_out_mindspore(Path("x"), [("a", "float8e5m2", (2,))])
+        laid_out_ckpt(Path("x"), [("a", "float8e5m2", (2,))])

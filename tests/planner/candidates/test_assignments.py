@@ -7,10 +7,11 @@ import math
 
 import pytest
 
+from ir.dialects import FREE, MINDSPORE, Dialect
 from ir.ops import Engine, lookup
 from ir.rule import ShardingRule, parse_rule
 from planner.candidates.assignments import REPLICATED, Assignments
-from planner.candidates.dialects import FREE, MINDSPORE, Dialect, Offers
+from planner.candidates.offers import Offers
 from topology.catalogue import named_cluster
 from topology.mesh import Mesh, MeshAxis, prime_mesh
 

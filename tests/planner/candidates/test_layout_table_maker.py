@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from ir.dialects import FREE, MINDSPORE, Dialect
 from ir.graph import Role, Tensor
 from ir.layout import Layout
 from ir.ops import lookup
 from ir.rule import FactorMap, ShardingRule, parse_rule
 from planner.candidates.assignments import GRADIENT_PARTIAL, Assignment
-from planner.candidates.dialects import FREE, MINDSPORE, Dialect, Offers
 from planner.candidates.layout_tables import LayoutTable, LayoutTableMaker, tensor_dims
+from planner.candidates.offers import Offers
 from planner.candidates.tensor_layouts import TensorLayouts
 from topology.catalogue import named_cluster
 from topology.mesh import Mesh, prime_mesh, tier_mesh

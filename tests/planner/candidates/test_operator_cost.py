@@ -12,10 +12,10 @@ import pytest
 
 from costmodel.collectives import CollectiveModel
 from costmodel.operators import AttentionShape, OperatorModel
+from ir.dialects import FREE
 from ir.graph import OpGraph
 from ir.ops import OpView, catalogue, lookup
 from ir.rule import ShardingRule
-from planner.candidates.dialects import FREE
 from planner.candidates.operator_cost import Attention, Product
 from planner.candidates.operators import OpCandidates, OpPricer
 from tests.builders import GraphBuilder, attention_block

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-import planner.candidates.dialects
+import planner.candidates.offers
 import planner.candidates.operators
 from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
+from ir.dialects import FREE, MINDSPORE
 from ir.ops import OpView, lookup
-from planner.candidates.dialects import (
-    FREE,
-    GRADIENT_PARTIAL,
-    MINDSPORE,
-    REPLICATED,
-    mindspore_devices_allowed,
-)
+from planner.candidates.offers import GRADIENT_PARTIAL, REPLICATED, Offers
 from planner.candidates.operator_cost import FloatArray, Pricing, priced_together
 from planner.candidates.operators import OpPricer
 from tests.builders import GraphBuilder, mlp
@@ -36,7 +31,7 @@ def matmul_view(rows: int = 1024, inner: int = 512, columns: int = 2048) -> OpVi
 
 def free_assignments(view: OpView, mesh: Mesh, *, gradient: bool) -> list[tuple[int, ...]]:
     entry = lookup(view.op.kind)
-    found, left_out = FREE.assignments(entry.rule(view), entry, mesh, gradient=gradient)
+    found, left_out = Offers(FREE, mesh).assignments(entry.rule(view), entry, gradient=gradient)
     assert left_out == 0
     return found
 
@@ -58,7 +53,7 @@ def test_cut_counts_follow_the_order_of_the_device_matrix() -> None:
     view, entry = matmul_view(), lookup("MatMul")
     mesh = prime_mesh(named_cluster("atlas-800t-a2", 16), 6)
     rule = entry.rule(view)
-    found, _ = MINDSPORE.assignments(rule, entry, mesh, gradient=True)
+    found, _ = Offers(MINDSPORE, mesh).assignments(rule, entry, gradient=True)
     order = {factor: i for i, factor in enumerate(rule.splittable)}
     order[REPLICATED] = len(order)
     places = [[order[f] for f in a] for a in found]
@@ -67,10 +62,10 @@ def test_cut_counts_follow_the_order_of_the_device_matrix() -> None:
 
 
 def test_no_operator_has_more_candidates_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner.candidates.dialects, "MAX_CANDIDATES", 10)
+    monkeypatch.setattr(planner.candidates.offers, "MAX_CANDIDATES", 10)
     view, entry = matmul_view(), lookup("MatMul")
     mesh = tier_mesh(named_cluster("dgx-a100", 16))
-    found, left_out = FREE.assignments(entry.rule(view), entry, mesh, gradient=True)
+    found, left_out = Offers(FREE, mesh).assignments(entry.rule(view), entry, gradient=True)
     assert (len(found), left_out) == (10, 15)
     lowered = all_lowered(mlp(2), 16, "generic")[0]
     assert lowered.left_out > 0
@@ -89,7 +84,7 @@ def test_a_split_must_divide_within_the_allowed_waste() -> None:
     ("devices", "allowed"), [(0, False), (1, True), (2, True), (3, False), (12, False), (24, True)]
 )
 def test_mindspore_runs_on_one_two_four_or_whole_servers(devices: int, allowed: bool) -> None:
-    assert mindspore_devices_allowed(devices) is allowed
+    assert MINDSPORE.runs_on(devices) is allowed
 
 
 def test_operators_priced_together_have_the_times_of_each_alone() -> None:

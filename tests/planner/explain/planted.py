@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ir.dialects import TARGETS
 from ir.graph import OpGraph
-from planner.candidates.dialects import TARGETS
 from planner.explain.plan_problem import PlanProblem
 from planner.explain.plan_request import pin_holds
 from planner.explain.reasons import Subject

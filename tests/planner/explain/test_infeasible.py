@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from costmodel.memory import Optimizer
+from ir.dialects import TARGETS
 from ir.graph import OpGraph
 from ir.plan_estimate import Estimate
-from planner.candidates.dialects import TARGETS
 from planner.explain import Infeasibility, why_infeasible
 from planner.pipeline.feasibility_probe import FeasibilityProbe
 from planner.pipeline.pipeline_search import search_pipeline

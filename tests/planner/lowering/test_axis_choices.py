@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ir.layout import Layout
-from planner.candidates.dialects import REPLICATED
 from planner.candidates.layout_tables import LayoutPair, layout_table_of
+from planner.candidates.offers import REPLICATED
 from planner.lowering.lowered import NodeKind
 from planner.reduction.restriction import restricted
 from planner.request import SearchRequest

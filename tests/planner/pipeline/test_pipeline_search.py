@@ -200,14 +200,12 @@ def test_a_plan_without_stages_is_written_as_before() -> None:
 @pytest.mark.parametrize("batch", [1, 3, 6, 8, 48])
 def test_every_stage_has_a_micro_batch_where_the_batch_has_enough(batch: int) -> None:
     request = SearchRequest(global_batch=batch)
-    shapes = configurations_of(machine(8), request, 16, cut_counts=False)
+    shapes = configurations_of(machine(8), request, 16)
     assert {shape.stages for shape in shapes} == {1, 2, 4, 8}
     for shape in shapes:
         assert shape.micro_batches >= shape.stages or batch < shape.stages
     held = replace(request, micro_batch=str(batch))
-    assert all(
-        s.micro_batches == 1 for s in configurations_of(machine(8), held, 16, cut_counts=False)
-    )
+    assert all(s.micro_batches == 1 for s in configurations_of(machine(8), held, 16))
 
 
 def test_equal_requests_give_equal_bytes() -> None:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 DOMAIN = "mindspore"
+"""Of a primitive that is no kind of the catalogue: it is `mindspore::Name`."""
 Dims: TypeAlias = Sequence[int]
 RuleText: TypeAlias = Callable[[Sequence[Dims], Sequence[Dims]], str]
 """The rule of an operator with operands and results of these dims."""
@@ -77,9 +78,10 @@ _BY_ELEMENT = (
     "TruncateMod", "Xdivy", "Xlogy", "Zeta",
 )  # fmt: skip
 _IN_PLACE = ("InplaceAdd", "InplaceSub", "InplaceUpdate")
-_UPDATED_ROWS = tuple(
-    f"Scatter{how}" for how in ("Add", "Div", "Max", "Min", "Mul", "Sub", "Update")
-)
+_UPDATED_ROWS = (
+    "ScatterAdd", "ScatterDiv", "ScatterMax", "ScatterMin", "ScatterMul", "ScatterSub",
+    "ScatterUpdate",
+)  # fmt: skip
 _RULES: Mapping[str, RuleText] = MappingProxyType(
     {
         **dict.fromkeys(_BY_ELEMENT, _by_element),

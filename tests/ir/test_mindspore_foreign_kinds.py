@@ -6,7 +6,7 @@ import pytest
 
 from exporters.errors import StrategyFileError
 from exporters.mindspore.cuts import device_layout, reader_of_cuts
-from ir.foreign_kinds import foreign_rule, primitive_of
+from ir.mindspore_forms.foreign_kinds import foreign_rule, primitive_of
 from ir.ops import RULE_ATTRIBUTE, OpView
 from ir.rule import parse_rule
 from tests.mindspore_package.operator_examples import one

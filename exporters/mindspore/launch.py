@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from exporters import launch_scripts
 from exporters.errors import ExportError
+from exporters.mindspore import launch_scripts
 from exporters.mindspore.context import sub_groups
 from exporters.mindspore.symbols import planned_symbols
 from exporters.places import Places, places_of

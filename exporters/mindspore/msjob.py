@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import yaml
 
-from exporters.launch_scripts import NON_SINK
+from exporters.mindspore.launch_scripts import NON_SINK
 from exporters.mindspore.symbols import planned_symbols
 from exporters.places import Places, places_of
 from exporters.settings import Made, Setting, Settings, fault

@@ -9,7 +9,7 @@ import pytest
 from ir.graph import OpGraph, Role
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json
-from planner.repricing.mindspore_checkpoint import (
+from planner.repricing.mindspore.checkpoint import (
     checkpoint_only_choice,
     checkpoint_only_s,
     lowered_again,

@@ -14,7 +14,7 @@ from planner.candidates.columns import BoolArray
 from planner.constraints.pinning import kept_candidates
 from planner.constraints.pins import Pin, pins_of
 from planner.lowering.lowered import Lowered, Node, NodeKind
-from planner.repricing.mindspore_checkpoint import lowered_again
+from planner.repricing.mindspore.checkpoint import lowered_again
 from planner.repricing.planned_choice import PlannedCandidates, least_cost
 
 

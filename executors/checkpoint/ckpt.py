@@ -45,7 +45,7 @@ _NAMES = MappingProxyType({dtype: name for name, dtype in _DTYPES.items()})
 _FIX = "save the checkpoint again; this file is damaged or encrypted, or no MindSpore checkpoint"
 
 
-def read_mindspore(path: Path) -> CheckpointFile:
+def read_ckpt(path: Path) -> CheckpointFile:
     """What lies where in a file; the contents of tensors are passed over.
 
     Raises:
@@ -174,7 +174,7 @@ def _dim(value: int, field: Field) -> int:
     return size
 
 
-def laid_out_mindspore(
+def laid_out_ckpt(
     path: Path, tensors: Sequence[tuple[str, str, tuple[int, ...]]]
 ) -> tuple[CheckpointFile, tuple[tuple[int, bytes], ...]]:
     """Where the tensors of a new file will lie, and the bytes between their contents.

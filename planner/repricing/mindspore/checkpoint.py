@@ -16,7 +16,7 @@ from ir.graph import Op, Role
 from ir.ops import LOSS, Engine, OpView, annotation, lookup
 from ir.plan import Plan
 from planner.candidates.columns import BoolArray
-from planner.candidates.dialects import REPLICATED, Assignment
+from planner.candidates.offers import REPLICATED, Assignment
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered, Node, NodeKind

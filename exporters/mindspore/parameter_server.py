@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from exporters.errors import ExportError
-from exporters.launch_scripts import NON_SINK
+from exporters.mindspore.launch_scripts import NON_SINK
 from exporters.mindspore.symbols import planned_symbols
 from exporters.places import Places, places_of
 from exporters.python_tables import text_tuple

@@ -9,7 +9,7 @@ import pytest
 from ir.mindspore_forms.strategies import Strategy
 from ir.ops import OpView, lookup
 from ir.plan import Plan
-from planner.repricing.mindspore_compiled import compiled_step_s
+from planner.repricing.mindspore.compiled import compiled_step_s
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import attention_block, mlp

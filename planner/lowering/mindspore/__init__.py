@@ -1,0 +1,1 @@
+"""What MindSpore redistributes between operators, and what its own searches count."""

@@ -1,0 +1,1 @@
+"""What MindSpore makes of a plan: from its strategy checkpoint alone, and as it compiled it."""
