@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-import typer
-
 from cli.command_options import SimulateCommand
 from cli.declared import Said, command
 from cli.errors import UserError
@@ -19,6 +17,7 @@ from cli.files import (
     write_paths,
     writer_of,
 )
+from cli.options import Argument
 from cli.remote import remote_simulation
 from planner.requests.options.simulations import DEFAULT_CLUSTER, LayoutOptions, SimulationOptions
 
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
 Subject: TypeAlias = Annotated[
     str,
-    typer.Argument(
-        metavar="PLAN|MODEL",
+    Argument(
+        value="PLAN|MODEL",
         help="A plan.json that `planner search -o DIR` wrote; with --layout a model: a config.json "
         "or a name that `planner sizes --list` prints.",
     ),

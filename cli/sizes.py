@@ -10,7 +10,7 @@ from cli.declared import Said, command
 from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
 from cli.size_options import BaseModel, Sizes, SizesCommand
-from planner.requests.option_texts import DTYPES, at_least_one, one_of
+from planner.requests.option_texts import at_least_one
 from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _configuration(
 
     changes: dict[str, int | bool | str] = dict(wanted)
     if dtype is not None:
-        changes["element type"] = SHORT_NAMES[one_of(dtype, DTYPES, "--dtype", "element type")]
+        changes["element type"] = SHORT_NAMES[dtype]
     return with_sizes(PLAIN if model is None else configuration(model), changes)
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from cli.command_options import JSON
+from cli.command_options import JSON, Output
 from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_outputs, write_files
+from cli.options import Argument
 from cli.progress import Progress
 from planner.requests.options.option import Group, Option
 
@@ -58,10 +57,8 @@ _AT_ONCE = 2000
 """Rows that are read in about a second; more have progress."""
 
 _ROWS_HELP = "Runs: a CSV table with one on each line, or .yaml or .json; see below."
-Rows = Annotated[Path, typer.Argument(metavar="ROWS", help=_ROWS_HELP)]
-OptionalRows = Annotated[
-    Path | None, typer.Argument(metavar="ROWS", help=_ROWS_HELP, show_default=False)
-]
+Rows = Annotated[Path, Argument(value="ROWS", help=_ROWS_HELP)]
+OptionalRows = Annotated[Path | None, Argument(value="ROWS", help=_ROWS_HELP)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +66,8 @@ class ValidateCommand:
     """Of `planner validate`."""
 
     # fmt: off
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
-        help="Write a prediction for every row as CSV.",
+    output: Annotated[Path | None, Output(
+        value="FILE", help="Write a prediction for every row as CSV.",
     )] = None
     calibration: Annotated[Path | None, Option(
         group=Group.MODEL, value="FILE", usual="those of the package",

@@ -22,6 +22,8 @@ OPTIMIZERS = (
 )  # fmt: skip
 """Of `costmodel.memory.Optimizer`, which is slow to import."""
 ATTENTION = ("fused", "decomposed")
+TARGETS = ("mindspore", "jax", "torch", "generic")
+"""Of `planner.candidates.dialects`, which is slow to import."""
 ROBUST = "robust"
 RANKS = (ROBUST, "median")
 LAYOUT_ATTENTION = ("auto", *ATTENTION)

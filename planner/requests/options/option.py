@@ -25,6 +25,8 @@ REQUIRED = MISSING
 class Group(StrEnum):
     """Headings of a help text, in their order."""
 
+    ARGUMENTS = "Arguments"
+    """Of what a command line names by its place, without a flag."""
     MODEL = "Model"
     MACHINE = "Machine"
     BATCH = "Batch and memory"

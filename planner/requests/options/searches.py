@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from planner.requests.option_texts import ATTENTION, DTYPES, OPTIMIZERS, PHASES
+from planner.requests.option_texts import ATTENTION, DTYPES, OPTIMIZERS, PHASES, TARGETS
 from planner.requests.options.option import CALIBRATION, Group, Option
 from planner.requests.sources import Document
 
@@ -243,7 +243,7 @@ class SearchOptions:
     )] = None
 
     target: Annotated[str, Option(
-        group=Group.TARGET, choices=("mindspore", "jax", "torch", "generic"), noun="target",
+        group=Group.TARGET, choices=TARGETS, noun="target",
         first=True, commands=("search", "whatif"),
         help="Framework that applies the plan: decides which splits there are and which files are "
         "written.",
