@@ -74,10 +74,9 @@ def list_jobs(here: ListedJobs) -> None:
     if here.as_json:
         print(json.dumps({"status": "ok", "jobs": found}, indent=1))
         return
-    from cli.text import page, show  # noqa: PLC0415  brings in rich
+    from cli.text import tell  # noqa: PLC0415  brings in rich
 
-    with page() as out:
-        show((_table(found),), out)
+    tell((_table(found),))
 
 
 @app.command(cls=Grouped)

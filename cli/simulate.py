@@ -94,11 +94,10 @@ def _say(found: Mapping[str, Any], files: list[Path], means: str, *, as_json: bo
 
         print(dumps(found))
         return
-    from cli.simulation_text import print_simulation  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.simulation import parts  # noqa: PLC0415
 
-    with page() as out:
-        print_simulation(found, files, out, means)
+    tell(parts(found, means, files))
 
 
 def _check_recipe(here: SimulateCommand, layout: LayoutOptions | None, servers: str | None) -> None:
@@ -169,11 +168,10 @@ def _served(
     if here.as_json:
         print(dumps(found))
         return
-    from cli.simulation_text import print_served  # noqa: PLC0415
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.simulation import served  # noqa: PLC0415
 
-    with page() as out:
-        print_served(found, out)
+    tell((served(found),))
 
 
 def _written(found: Simulation, trace: Path | None, plot: Path | None) -> list[Path]:

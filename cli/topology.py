@@ -109,11 +109,10 @@ def list_machines(here: Printed) -> None:
     if here.as_json:
         print(json.dumps({"status": "ok", **facts}, indent=1))
         return
-    from cli.text import page  # noqa: PLC0415  brings in rich
-    from cli.topology_text import print_list  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.machine_tables import list_parts  # noqa: PLC0415
 
-    with page() as out:
-        print_list(facts, out)
+    tell(list_parts(facts))
 
 
 @app.command(
@@ -139,11 +138,10 @@ def show(
     if here.as_json:
         print(json.dumps({"status": "ok", **facts}, indent=1))
         return
-    from cli.text import page  # noqa: PLC0415  brings in rich
-    from cli.topology_text import print_facts  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.machine_tables import parts  # noqa: PLC0415
 
-    with page() as out:
-        print_facts(facts, out)
+    tell(parts(facts))
 
 
 def _facts(name: str, devices: int | None) -> dict[str, Any]:

@@ -16,12 +16,11 @@ from cli.progress import Progress
 from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from costmodel.training.calibration import Calibration
     from costmodel.training.dataset import Entry
     from costmodel.training.predict import Prediction
-    from report.tables import Part
 
 EPILOG = """\b
 Examples:
@@ -140,8 +139,10 @@ def _print_schema(*, as_json: bool) -> None:
 
     if as_json:
         print(schema_json())
-    else:
-        _print(schema_parts())
+        return
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+
+    tell(schema_parts())
 
 
 def _print_explained(
@@ -156,15 +157,10 @@ def _print_explained(
     name, entry = explained_entry(entries, asked)
     if as_json:
         print(explained_json(name, entry, calibration))
-    else:
-        _print(explained_parts(name, entry, calibration))
+        return
+    from cli.text import tell  # noqa: PLC0415  brings in rich
 
-
-def _print(parts: Iterable[Part]) -> None:
-    from cli.text import page, show  # noqa: PLC0415  brings in rich
-
-    with page() as out:
-        show(parts, out)
+    tell(explained_parts(name, entry, calibration))
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

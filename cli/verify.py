@@ -131,8 +131,7 @@ def _print(record: Mapping[str, object], plan: Plan, *, as_json: bool) -> None:
 
         print(dumps(record))
         return
-    from cli.text import page, show  # noqa: PLC0415  brings in rich
+    from cli.text import tell  # noqa: PLC0415  brings in rich
     from report.verification import parts  # noqa: PLC0415
 
-    with page() as out:
-        show(parts(record, plan.graph.name, plan.devices), out)
+    tell(parts(record, plan.graph.name, plan.devices))
