@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cli.command_options import JSON
+from cli.command_options import JSON, Output
 from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
@@ -40,9 +40,8 @@ class HostCommand:
     processes: Annotated[int, Option(
         group=Group.MACHINE, value="N", least=1, most=64, help="Processes to measure with.",
     )] = DEFAULT
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
-        help="Write the machine as a cluster file.",
+    output: Annotated[Path | None, Output(
+        value="FILE", help="Write the machine as a cluster file.",
     )] = None
     as_json: Annotated[bool, JSON] = False
     # fmt: on

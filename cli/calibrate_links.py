@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from cli.command_options import JSON
+from cli.command_options import JSON, Output
 from cli.declared import command
 from cli.errors import unknown_name
 from cli.files import check_folder, write_files, writer_of
 from cli.machine_files import is_file_name, machine_text, named_machine
+from cli.options import Argument
 from planner.requests.options.option import Group, Option
 from planner.requests.options.searches import SearchOptions
 
@@ -39,8 +38,8 @@ Exit status: 0 fitted, 2 a fault in the command or a log, or too few measurement
 
 Logs = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="LOG...",
+    Argument(
+        value="LOG...",
         help="Output of hccl_test or nccl-tests, or a CSV with columns op, devices, servers, "
         "message_bytes and time_us.",
     ),
@@ -52,9 +51,8 @@ class LinksCommand:
     """Of `planner calibrate links`."""
 
     # fmt: off
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
-        help="Write the machine with its constants.",
+    output: Annotated[Path | None, Output(
+        value="FILE", help="Write the machine with its constants.",
     )] = None
     kind: Annotated[str | None, Option(
         group=Group.MODEL, value="NAME",

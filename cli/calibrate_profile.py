@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from cli.calibrate_links import base_of
-from cli.command_options import JSON
+from cli.command_options import JSON, Output
 from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_outputs, write_files, writer_of
 from cli.machine_files import named_machine
+from cli.options import Argument
 from planner.requests.options.option import Group, Option
 from planner.requests.options.searches import SearchOptions
 
@@ -38,8 +37,8 @@ HEAVIEST = 10
 
 Traces = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="TRACE...",
+    Argument(
+        value="TRACE...",
         help="Chrome's JSON of torch.profiler or of JAX (packed or not); op_summary or a "
         "communication table of msprof; step_trace_time.csv of MindSpore; a CSV of nsys stats.",
     ),
@@ -58,9 +57,8 @@ class ProfileCommand:
         group=Group.MODEL, value="N", least=1, usual="as the trace says, else 1",
         help="Training steps in each trace.",
     )] = None
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
-        help="Write the machine with what was measured as a cluster file.",
+    output: Annotated[Path | None, Output(
+        value="FILE", help="Write the machine with what was measured as a cluster file.",
     )] = None
     as_json: Annotated[bool, JSON] = False
     # fmt: on

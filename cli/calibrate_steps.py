@@ -7,13 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cli.command_options import JSON
+from cli.command_options import JSON, Output
 from cli.declared import command
 from cli.files import check_outputs, write_files, writer_of
 from cli.progress import Progress
 from cli.row_names import printable, row_names, short
 from cli.validate import Rows, read_rows
-from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,9 +40,8 @@ class StepsCommand:
     """Of `planner calibrate steps`."""
 
     # fmt: off
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
-        help="Write the constants as YAML for `planner validate --calibration`.",
+    output: Annotated[Path | None, Output(
+        value="FILE", help="Write the constants as YAML for `planner validate --calibration`.",
     )] = None
     as_json: Annotated[bool, JSON] = False
     # fmt: on

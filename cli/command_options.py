@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,19 +24,17 @@ MINDSPORE_PYTHON = Option(
     group=Group.QUESTION, value="PATH", variable="PLANNER_MINDSPORE_PYTHON",
     help="Interpreter of an environment with MindSpore 2.10.0, for the real MindSpore.",
 )
-_FOLDER = ("-o", "--output")
-OUTPUT_FILE = Option(
-    group=Group.OUTPUT, value="FILE", flags=_FOLDER,
-    help="The file to write; its suffix chooses the form.",
+Output = partial(Option, group=Group.OUTPUT, flags=("-o", "--output"))
+"""Where a command writes."""
+OUTPUT_FILE = Output(
+    value="FILE", help="The file to write; its suffix chooses the form.",
 )
 RECIPE = Option(
     group=Group.OUTPUT, value="FRAMEWORK",
     help="Write a layout as files of megatron, megatron-bridge, torchtitan, torchtitan-0.3, "
     "deepspeed, accelerate, mindformers, mindspeed or maxtext.",
 )
-RECIPE_FOLDER = Option(
-    group=Group.OUTPUT, value="DIR", flags=_FOLDER, help="Where those files go.",
-)
+RECIPE_FOLDER = Output(value="DIR", help="Where those files go.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +49,8 @@ class SearchCommand:
     """Of `planner search`."""
 
     why_not: Annotated[tuple[str, ...], WHY_NOT] = ()
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="DIR", flags=_FOLDER, first=True,
+    output: Annotated[Path | None, Output(
+        value="DIR", first=True,
         help="Folder for plan.json and the target's strategy files. Without it nothing is written.",
     )] = None
     as_json: Annotated[bool, JSON] = False
@@ -109,9 +108,8 @@ class RecipeCommand:
         group=Group.OUTPUT, value="NAME", first=True,
         help="Write the recipe for this framework, as it is, into the folder of -o.",
     )] = ""
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="DIR", flags=("-o", "--output"), first=True,
-        help="Write the best recipe there.",
+    output: Annotated[Path | None, Output(
+        value="DIR", first=True, help="Write the best recipe there.",
     )] = None
     as_json: Annotated[bool, JSON] = False
     server: Annotated[str | None, SERVER] = None
@@ -133,7 +131,7 @@ class WhatifCommand:
         help="The same: samples of a micro-batch.",
     )] = None
     engine: Annotated[str, Option(
-        group=Group.SWEEP, choices=("local", "ray"),
+        group=Group.SWEEP, choices=("local", "ray"), noun="engine",
         help="Who works: processes of this machine, or a Ray cluster (the extra `ray`).",
     )] = "local"
     address: Annotated[str | None, Option(
@@ -148,8 +146,8 @@ class WhatifCommand:
         group=Group.SWEEP, value="FILE", usual="data/prices.yaml",
         help="What an hour of a device costs, in the format of data/prices.yaml.",
     )] = None
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="DIR", flags=_FOLDER, first=True,
+    output: Annotated[Path | None, Output(
+        value="DIR", first=True,
         help="Keep every result and every plan here. The same sweep, or a larger one, goes on from "
         "what is there.",
     )] = None

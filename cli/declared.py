@@ -14,7 +14,14 @@ import typer
 from typer.core import TyperCommand
 
 from cli.files import text_of
-from planner.requests.options.option import REQUIRED, Declared, Group, declared
+from planner.requests.options.option import (
+    REQUIRED,
+    Declared,
+    Group,
+    check_choices,
+    declared,
+    option_of,
+)
 from planner.requests.sources import Document
 
 MOST_EXPLAINED = 20
@@ -57,7 +64,9 @@ class _Taken:
         said = {each.name: _read(each, given.pop(each.name)) for each in self.options}
         if self.is_open:
             return Said({name: value for name, value in said.items() if value is not None})
-        return self.record(**said)
+        record = self.record(**said)
+        check_choices(record)
+        return record
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -65,14 +74,15 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     Args:
         function: takes records with options (`planner.requests.options`), `Said` of such records,
-            and parameters that typer knows. Its name is the command's.
+            and what is named by its place: `Annotated[Path, Option(...)]`. Its name is the
+            command's.
     """
     hints = get_type_hints(function, include_extras=True)
     parameters = inspect.signature(function).parameters
     found = ((name, _taken(hints[name], _name(function))) for name in parameters)
     taken = {name: each for name, each in found if each is not None}
     others = [
-        each.replace(annotation=hints[name])
+        each.replace(annotation=_argument(name, hints[name]))
         for name, each in parameters.items()
         if name not in taken
     ]
@@ -105,6 +115,14 @@ def _taken(hint: Any, name: str) -> _Taken | None:
     return _Taken(record, tuple(declared(record, name)), is_open)
 
 
+def _argument(name: str, hint: Any) -> Any:
+    option = option_of(hint)
+    if option is None:
+        return hint
+    form = get_args(hint)[0]
+    return Annotated[form, typer_option(Declared(name, form, REQUIRED, option))]
+
+
 def _form(form: Any) -> Any:
     """The type of a parameter of typer for the type of a field."""
     if form == tuple[str, ...]:
@@ -135,6 +153,10 @@ def _read(each: Declared, given: Any) -> Any:
 def typer_option(each: Declared) -> Any:
     """The option as typer has it."""
     option, shown = each.option, each.default not in {None, (), REQUIRED}
+    if option.group is Group.ARGUMENTS:
+        return typer.Argument(
+            metavar=each.value, help=option.help, show_default=False, rich_help_panel=option.group
+        )
     return typer.Option(
         *each.flags, metavar=None if _is_flag(each.form) else each.value, help=option.help,
         show_default=option.usual or shown, envvar=option.variable or None,
@@ -146,18 +168,23 @@ def _is_flag(form: Any) -> bool:
     return form is bool
 
 
-def _help_all() -> inspect.Parameter:
+def answering(flag: str, explained: str, text: Callable[[typer.Context], str]) -> Any:
+    """A flag that prints a text in place of what the command does, as typer has it."""
+
     def say(context: typer.Context, wanted: bool) -> None:
         if wanted:
-            context.meta[_ALL] = True
-            print(context.get_help())
+            print(text(context))
             raise typer.Exit
 
-    option = typer.Option(
-        "--help-all", callback=say, is_eager=True, show_default=False,
-        help="Explain all options and exit.",
-    )  # fmt: skip
-    form = Annotated[bool, option]
+    return typer.Option(flag, callback=say, is_eager=True, show_default=False, help=explained)
+
+
+def _help_all() -> inspect.Parameter:
+    def text(context: typer.Context) -> str:
+        context.meta[_ALL] = True
+        return context.get_help()
+
+    form = Annotated[bool, answering("--help-all", "Explain all options and exit.", text)]
     return inspect.Parameter(
         "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=form
     )
@@ -168,15 +195,10 @@ class Grouped(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options of the help."""
-        params = self.get_params(ctx)
-        arguments = [p for p in params if p.param_type_name == "argument"]
-        if arguments:
-            with formatter.section("Arguments"):
-                formatter.write_dl([p.get_help_record(ctx) for p in arguments])
-        options: list[Any] = [p for p in params if p.param_type_name == "option"]
-        every = ctx.meta.get(_ALL, False) or all(p.name != "help_all" for p in options)
+        params: list[Any] = self.get_params(ctx)
+        every = ctx.meta.get(_ALL, False) or all(p.name != "help_all" for p in params)
         for group in (*Group, _OTHER):
-            own = [p for p in options if (p.rich_help_panel or _OTHER) == group]
+            own = [p for p in params if (p.rich_help_panel or _OTHER) == group]
             if own:
                 _write_group(str(group), own, ctx, formatter, every=every)
         if not every:

@@ -30,8 +30,7 @@ def diff(plan: options.PlanPath, other: options.OtherPlanPath, here: Printed) ->
 
         print(dumps({"status": "ok", "equal": found.is_empty, **asdict(found)}))
         return
-    from cli.difference_text import print_difference  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.comparison import parts  # noqa: PLC0415
 
-    with page() as out:
-        print_difference(found, (str(plan), str(other)), out)
+    tell(parts(found, (str(plan), str(other))))

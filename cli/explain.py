@@ -42,11 +42,10 @@ def explain(plan: options.PlanPath, asked: ExplanationOptions, here: ServedComma
     elif isinstance(found, list):
         other_ways.print_answers(found)
     else:
-        from cli.explain_text import print_explanation  # noqa: PLC0415  brings in rich
-        from cli.text import page  # noqa: PLC0415
+        from cli.text import tell  # noqa: PLC0415  brings in rich
+        from report.explanation_tables import parts  # noqa: PLC0415
 
-        with page() as out:
-            print_explanation(found, out)
+        tell(parts(found))
 
 
 def _answer(plan: Path, asked: ExplanationOptions, server: str | None) -> Answer | list[WhyNot]:

@@ -13,7 +13,7 @@ from cli.declared import command
 from cli.errors import UserError
 from cli.files import Writer, write_files, writer_of
 from planner.requests.option_texts import export_settings
-from planner.requests.options.option import Group, Option, check_choices
+from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,7 +94,6 @@ class ExportCommand:
 @command
 def export(plan: options.PlanPath, here: ExportCommand) -> None:
     """Write a plan for a framework, as a table or as a report."""
-    check_choices(here)
     output, form, names = here.output, here.form, here.names
     from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415  brings in pydantic
     from exporters.mindspore.names import name_rules, names_for  # noqa: PLC0415

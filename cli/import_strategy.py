@@ -16,9 +16,10 @@ from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
 from cli.foreign_strategy import foreign_plan, planned_as
 from cli.machine_files import machine_file
+from cli.options import Argument
 from cli.progress import Progress
-from planner.requests.option_texts import device_count, with_sequence
-from planner.requests.options.option import Group, Option, check_choices
+from planner.requests.option_texts import ATTENTION, TARGETS, device_count, with_sequence
+from planner.requests.options.option import Group, Option
 from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ Exit status: 0 written, 1 no plan fits into memory, 2 a fault in the command or 
 
 StrategyPath = Annotated[
     Path,
-    typer.Argument(
-        metavar="FILE|DEGREES",
+    Argument(
+        value="FILE|DEGREES",
         help="A strategy file of MindSpore or the planner, a plan of Megatron, Galvatron or "
         "DTensor, or degrees such as tp=8,dp=2.",
     ),
@@ -78,12 +79,12 @@ class ImportStrategyCommand:
         "semi-automatic mode, searched, or as their neighbours are.",
     )] = "semi-auto"
     target: Annotated[str | None, Option(
-        group=Group.TARGET, value="mindspore|torch|jax|generic",
+        group=Group.TARGET, choices=TARGETS, noun="target",
         usual="mindspore for its own files, else torch",
         help="Whose space and costs a plan of another tool is priced in.",
     )] = None
     attention: Annotated[str | None, Option(
-        group=Group.MODEL, value="fused|decomposed",
+        group=Group.MODEL, choices=ATTENTION, noun="form of attention",
         usual="decomposed for MindSpore's strategies, fused for others",
         help="fused prices attention as one kernel, decomposed as it stands in the file.",
     )] = None
@@ -100,7 +101,6 @@ def import_strategy(
     """
     from planner.requests.search_options import REST  # noqa: PLC0415  kept out of the start
 
-    check_choices(here)
     rest, output, solver = here.rest, here.output, REST[here.rest]
     if asked.devices is not None:
         device_count(asked.devices)

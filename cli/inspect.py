@@ -120,8 +120,7 @@ def _print_facts(
 
         print(dumps(facts.to_dict()))
         return
-    from cli.model_text import print_facts  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.model_tables import parts  # noqa: PLC0415
 
-    with page() as out:
-        print_facts(facts, out)
+    tell(parts(facts))

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.command_options import ServedCommand
+from cli.command_options import Output, ServedCommand
 from cli.declared import Grouped, command
 from cli.errors import UserError
 from cli.files import write_files
+from cli.options import Argument
 from cli.remote import connected
 from planner.requests.options.option import Group, Option
 
@@ -37,9 +38,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-JobId = Annotated[
-    str, typer.Argument(metavar="JOB", help="Id of a job, or how it begins, such as j_1f0c.")
-]
+JobId = Annotated[str, Argument(value="JOB", help="Id of a job, or how it begins, such as j_1f0c.")]
 
 
 # fmt: off
@@ -60,8 +59,8 @@ class ListedJobs(ServedCommand):
 class FetchedJob(ServedCommand):
     """Of `planner jobs fetch`."""
 
-    output: Annotated[Path, Option(
-        group=Group.OUTPUT, value="DIR", flags=("-o", "--output"), help="Folder for the files.",
+    output: Annotated[Path, Output(
+        value="DIR", help="Folder for the files.",
     )]
 # fmt: on
 
@@ -75,10 +74,9 @@ def list_jobs(here: ListedJobs) -> None:
     if here.as_json:
         print(json.dumps({"status": "ok", "jobs": found}, indent=1))
         return
-    from cli.text import page, show  # noqa: PLC0415  brings in rich
+    from cli.text import tell  # noqa: PLC0415  brings in rich
 
-    with page() as out:
-        show((_table(found),), out)
+    tell((_table(found),))
 
 
 @app.command(cls=Grouped)

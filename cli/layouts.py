@@ -13,6 +13,7 @@ from cli.command_options import LayoutsCommand
 from cli.declared import command
 from cli.errors import UserError
 from cli.files import Writer, check_folder, check_outputs, check_picture, write_paths
+from cli.options import Argument
 from cli.progress import Progress
 from planner.requests.options.simulations import RankingOptions
 
@@ -44,8 +45,8 @@ Exit status: 0 done, 1 no layout fits into memory, 2 a fault in the command or t
 
 Subject = Annotated[
     str,
-    typer.Argument(
-        metavar="MODEL",
+    Argument(
+        value="MODEL",
         help="A config.json, or a name that `planner sizes --list` prints.",
     ),
 ]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.calibrate import app as calibrate_app
-from cli.declared import WIDTH, Grouped
+from cli.declared import WIDTH, Grouped, answering
 from cli.diff import diff
 from cli.explain import explain
 from cli.export import export
@@ -63,16 +63,13 @@ app.add_typer(jobs_app, name="jobs")
 app.add_typer(mindspore_app, name="mindspore")
 
 
-def _print_version(wanted: bool) -> None:
-    if not wanted:
-        return
+def _version(_: typer.Context) -> str:
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
 
     try:
-        print(f"planner {version('parallel-planner')}")
+        return f"planner {version('parallel-planner')}"
     except PackageNotFoundError:
-        print("planner (not installed)")
-    raise typer.Exit
+        return "planner (not installed)"
 
 
 FIRST_CONTACT = """\
@@ -92,11 +89,8 @@ well. `planner --help` lists all commands."""
 @app.callback(invoke_without_command=True)
 def planner(
     context: typer.Context,
-    version: Annotated[  # noqa: ARG001  its callback prints it
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
+    version: Annotated[  # noqa: ARG001  it answers by itself
+        bool, answering("--version", "Print the version and exit.", _version)
     ] = False,
 ) -> None:
     """Plan how to split a neural network over a cluster, and see what a step will cost."""

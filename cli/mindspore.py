@@ -14,7 +14,8 @@ from cli.command_options import JSON, MINDSPORE_PYTHON
 from cli.declared import Grouped, command
 from cli.errors import UserError
 from cli.judges import check_judge
-from planner.requests.options.option import Group, Option, check_choices
+from cli.options import Argument
+from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,8 +38,8 @@ Examples:
 
 Network = Annotated[
     str,
-    typer.Argument(
-        metavar="SCRIPT:CELL",
+    Argument(
+        value="SCRIPT:CELL",
         help="A Python file and the cell in it that was exported: a class or a function without "
         "arguments, or a cell.",
     ),
@@ -91,7 +92,6 @@ def check(network: Network, plan: options.PlanPath, here: CheckedNetwork) -> Non
     from executors.mindspore.own_network import compared, compiled  # noqa: PLC0415
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
-    check_choices(here)
     route, mindspore_python = here.route, here.mindspore_python
     check_judge("mindspore", mindspore_python)
     source = _source(network)

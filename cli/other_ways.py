@@ -62,9 +62,7 @@ def print_answers(found: Sequence[WhyNot]) -> None:
     """Each as text for people."""
     if not found:
         return
-    from cli.explain_text import print_why_not  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.explanation_tables import why_not_parts  # noqa: PLC0415
 
-    with page() as out:
-        for each in found:
-            print_why_not(each, out)
+    tell(part for each in found for part in why_not_parts(each))

@@ -6,9 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from cli.text import head, show
 from report.plan import PlanReport, compared
 from report.plan_tables import (
     baseline_table,
@@ -20,7 +17,7 @@ from report.plan_tables import (
     stage_table,
     time_table,
 )
-from report.tables import Lines, Part
+from report.tables import Head, Lines, Part
 from topology.units import format_seconds
 
 if TYPE_CHECKING:
@@ -33,42 +30,37 @@ In layouts `-` is a dimension that is not split, a tier such as `card` stands fo
 that tier, `all` for all axes of the mesh, and `+card` is a partial sum over the cards."""
 
 
-def print_plan(
-    plan: Plan,
-    files: Sequence[Path],
-    out: Console,
-    *,
-    first: Sequence[str] = (),
-    losses: Sequence[str] = (),
-) -> None:
+def plan_parts(
+    plan: Plan, files: Sequence[Path], *, first: Sequence[str] = (), losses: Sequence[str] = ()
+) -> Iterator[Part]:
     """The whole summary.
 
     Args:
         plan: what was decided.
         files: what was written.
-        out: where to print.
         first: what else belongs to the first lines.
         losses: what the strategy files cannot say, a sentence each.
     """
     report = PlanReport(plan)
-    _headline(report, first, out)
-    show(_parts(report), out)
-    written = Lines("Written", tuple(map(str, files)), soft_wrap=True)
-    show((Lines("Notes", report.notes, "- "), written, Lines("", tuple(losses), "- ")), out)
+    yield from _headline(report, first)
+    yield from _tables(report)
+    yield Lines("Notes", report.notes, "- ")
+    yield Lines("Written", tuple(map(str, files)), soft_wrap=True)
+    yield Lines("", tuple(losses), "- ")
 
 
-def _headline(report: PlanReport, first: Sequence[str], out: Console) -> None:
+def _headline(report: PlanReport, first: Sequence[str]) -> Iterator[Part]:
     what = "one training step" if report.trains else "one forward pass"
     certainty = report.certainty
     told = " (uncalibrated)" if certainty == "uncalibrated" else f", {certainty}"
     step = f"{what} in {format_seconds(report.step_s)}{told}"
     lines = [", ".join(report.rates.words), f"{report.memory}; {report.proof}", *first]
     lines += [", ".join(report.job), report.split, report.place, *compared(report)]
-    head(report.name, (), out)
-    head(f"{report.plan.graph.name}: {step}", lines, out)
+    yield Head(report.name)
+    yield Head(f"{report.plan.graph.name}: {step}", lines)
 
 
-def _parts(report: PlanReport) -> Iterator[Part]:
+def _tables(report: PlanReport) -> Iterator[Part]:
     yield time_table(report)
     if not report.plan.pipeline.is_single:
         yield stage_table(report)

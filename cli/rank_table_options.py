@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-import typer
-
-from cli.command_options import JSON
+from cli.command_options import JSON, Output
+from cli.options import Argument
 from planner.requests.options.option import Group, Option
 
 Tables: TypeAlias = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="[TABLE]...", help="Tables of single servers, to be merged.", show_default=False
-    ),
+    Argument(value="[TABLE]...", help="Tables of single servers, to be merged."),
 ]
 
 
@@ -47,9 +44,8 @@ class RankTableCommand:
         help="The servers, a line each: id, addresses of its devices. Without it ids and addresses "
         "are placeholders.",
     )] = None
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
-        help="Write here instead of to stdout.",
+    output: Annotated[Path | None, Output(
+        value="FILE", help="Write here instead of to stdout.",
     )] = None
 
 

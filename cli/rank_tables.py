@@ -12,7 +12,6 @@ from cli.errors import UserError
 from cli.files import text_of, write_files, writer_of
 from cli.rank_table_options import HccnCommand, RankTableCommand, Tables
 from planner.requests.option_texts import MAX_DEVICES, at_least_one
-from planner.requests.options.option import check_choices
 
 if TYPE_CHECKING:
     from topology.cluster import Cluster
@@ -256,7 +255,6 @@ def hccn(here: HccnCommand) -> None:
     from topology.rank_tables import check_rank_table  # noqa: PLC0415
     from topology.rank_tables.link_checks import link_checks  # noqa: PLC0415
 
-    check_choices(here)
     rank_table, next_only = here.rank_table, here.peers == "next"
     report = check_rank_table(table_text(rank_table, f"--rank-table {rank_table}"))
     needed = [e for e in report.errors if e.code.startswith(_NEEDED_FOR_LINKS)]

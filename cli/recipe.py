@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from cli.command_options import RecipeCommand
 from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_folder
+from cli.options import Argument
 from cli.progress import Progress
 from planner.requests.options.recipes import RecipeOptions
 
@@ -37,7 +36,7 @@ Exit status: 0 done, 2 a fault in the command, the recipe or the model."""
 
 Files = Annotated[
     list[str],
-    typer.Argument(metavar="FILE", help="The files of one recipe; FILE.py:NAME names a function."),
+    Argument(value="FILE", help="The files of one recipe; FILE.py:NAME names a function."),
 ]
 
 

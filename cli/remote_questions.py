@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from cli.files import text_of
 from cli.remote import connected, infeasible, plain_options, sent, sent_model, told
-from planner.explain import Sensitivity
 from report.explanation import OperatorExplanation, PlanExplanation, WhyNot, rebuilt
 from report.layouts import LayoutsReport
+from report.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

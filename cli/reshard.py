@@ -18,7 +18,6 @@ from cli.reshard_layouts import (
 )
 from cli.reshard_options import FORMATS, ReshardCommand
 from planner.requests.option_texts import memory_bytes
-from planner.requests.options.option import check_choices
 
 if TYPE_CHECKING:
     from executors.checkpoint.moving import Move, Outcome
@@ -80,7 +79,6 @@ def _check_options(here: ReshardCommand) -> None:
     if here.lost is not None and here.source is not None:
         fix = "leave --in out: the slices of lost devices come from the checkpoint"
         raise UserError("--lost is for a dry run of two plans", "--lost", fix)
-    check_choices(here)
 
 
 def _two_plans(old: GivenLayout | None, new: GivenLayout | None) -> tuple[GivenLayout, GivenLayout]:

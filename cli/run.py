@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
-from cli.command_options import JSON
+from cli.command_options import JSON, Output
 from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
 from cli.judges import PACKAGES
 from cli.progress import Progress
-from planner.requests.option_texts import one_of
 from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
@@ -70,8 +69,8 @@ class RunCommand:
     seed: Annotated[int, Option(
         group=Group.QUESTION, value="N", least=0, help="Other random numbers.",
     )] = 0
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="DIR", flags=("-o", "--output"),
+    output: Annotated[Path | None, Output(
+        value="DIR",
         help="Folder for measured.json, measured.csv for `planner validate`, and next_plan.json "
         "where the measured rates lead to another plan.",
     )] = None
@@ -114,8 +113,7 @@ def run(plan: options.PlanPath, here: RunCommand) -> None:
 
 
 def check_backend(name: str) -> None:
-    """Raise `UserError` for a backend that is unknown or not installed."""
-    one_of(name, BACKENDS, "--backend", "backend")
+    """Raise `UserError` for a backend that is not installed."""
     package = PACKAGES[name]
     if find_spec(package) is None:
         raise UserError(

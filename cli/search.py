@@ -107,12 +107,11 @@ def _deliver(
 
         print(dumps(found(plan, files, first) | other_ways.in_json(others)))
         return
-    from cli.plan_text import print_plan  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.plan_text import plan_parts  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
 
     losses = target_losses(plan, target) if len(files) > 1 else ()
-    with page() as out:
-        print_plan(plan, files, out, first=first, losses=losses)
+    tell(plan_parts(plan, files, first=first, losses=losses))
     other_ways.print_answers(others)
 
 

@@ -54,11 +54,10 @@ def show(plan: options.PlanPath, here: ShowCommand) -> None:
 
         print(dumps(answer(found, files)))
         return
-    from cli.plan_text import print_plan  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.plan_text import plan_parts  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
 
-    with page() as out:
-        print_plan(found, files, out)
+    tell(plan_parts(found, files))
 
 
 def _written(plan: Plan, target: Path) -> list[Path]:
@@ -69,7 +68,7 @@ def _written(plan: Plan, target: Path) -> list[Path]:
 
 def _show_operator(plan: Plan, name: str, *, as_json: bool) -> None:
     from planner.requests.plan_names import operator_named  # noqa: PLC0415
-    from report.plan_operator import operator_report  # noqa: PLC0415
+    from report.plan_operator import operator_report, parts  # noqa: PLC0415
 
     facts = operator_report(plan, operator_named(plan, name))
     if as_json:
@@ -79,8 +78,6 @@ def _show_operator(plan: Plan, name: str, *, as_json: bool) -> None:
 
         print(dumps(asdict(facts)))
         return
-    from cli.operator_text import print_operator  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
 
-    with page() as out:
-        print_operator(facts, out)
+    tell(parts(facts))

@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-import typer
-
 from cli.command_options import SimulateCommand
 from cli.declared import Said, command
 from cli.errors import UserError
@@ -19,6 +17,7 @@ from cli.files import (
     write_paths,
     writer_of,
 )
+from cli.options import Argument
 from cli.remote import remote_simulation
 from planner.requests.options.simulations import DEFAULT_CLUSTER, LayoutOptions, SimulationOptions
 
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
 Subject: TypeAlias = Annotated[
     str,
-    typer.Argument(
-        metavar="PLAN|MODEL",
+    Argument(
+        value="PLAN|MODEL",
         help="A plan.json that `planner search -o DIR` wrote; with --layout a model: a config.json "
         "or a name that `planner sizes --list` prints.",
     ),
@@ -95,11 +94,10 @@ def _say(found: Mapping[str, Any], files: list[Path], means: str, *, as_json: bo
 
         print(dumps(found))
         return
-    from cli.simulation_text import print_simulation  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.simulation import parts  # noqa: PLC0415
 
-    with page() as out:
-        print_simulation(found, files, out, means)
+    tell(parts(found, means, files))
 
 
 def _check_recipe(here: SimulateCommand, layout: LayoutOptions | None, servers: str | None) -> None:
@@ -170,11 +168,10 @@ def _served(
     if here.as_json:
         print(dumps(found))
         return
-    from cli.simulation_text import print_served  # noqa: PLC0415
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.simulation import served  # noqa: PLC0415
 
-    with page() as out:
-        print_served(found, out)
+    tell((served(found),))
 
 
 def _written(found: Simulation, trace: Path | None, plot: Path | None) -> list[Path]:

@@ -7,18 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-import typer
-
-from cli.command_options import JSON
+from cli.command_options import JSON, Output
+from cli.options import Argument
 from planner.requests.options.option import Group, Option
 
 BaseModel: TypeAlias = Annotated[
     str | None,
-    typer.Argument(
-        metavar="MODEL",
+    Argument(
+        value="MODEL",
         help="What to start from: the name of a published model, or a config.json. Without it the "
         "blocks are Llama's.",
-        show_default=False,
     ),
 ]
 
@@ -68,9 +66,8 @@ class SizesCommand:
         group=Group.MODEL, flags=("--list",),
         help="Print the published models whose sizes are bundled.",
     )] = False
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
-        help="A config.json to write, which every command takes as MODEL.",
+    output: Annotated[Path | None, Output(
+        value="FILE", help="A config.json to write, which every command takes as MODEL.",
     )] = None
     as_json: Annotated[bool, JSON] = False
 # fmt: on

@@ -10,7 +10,7 @@ from cli.declared import Said, command
 from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
 from cli.size_options import BaseModel, Sizes, SizesCommand
-from planner.requests.option_texts import DTYPES, at_least_one, one_of
+from planner.requests.option_texts import at_least_one
 from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _configuration(
 
     changes: dict[str, int | bool | str] = dict(wanted)
     if dtype is not None:
-        changes["element type"] = SHORT_NAMES[one_of(dtype, DTYPES, "--dtype", "element type")]
+        changes["element type"] = SHORT_NAMES[dtype]
     return with_sizes(PLAIN if model is None else configuration(model), changes)
 
 
@@ -99,7 +99,6 @@ def _name(model: str | None, output: Path | None) -> str:
 
 
 def _print_list(*, as_json: bool) -> None:
-    from cli.size_text import print_list  # noqa: PLC0415  brings in rich
     from importers.sizes import published, published_names  # noqa: PLC0415
 
     models = [published(name) for name in published_names()]
@@ -108,10 +107,12 @@ def _print_list(*, as_json: bool) -> None:
 
         print(json.dumps({"models": [asdict(each) for each in models]}))
         return
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.tables import Table, Unit  # noqa: PLC0415
 
-    with page() as out:
-        print_list(models, out)
+    rows = [(m.name, m.parameters, m.config["model_type"], m.page) for m in models]
+    columns = ("model", ("parameters", Unit.NUMBER), "kind", "sizes from")
+    tell((Table.of("Published models", columns, rows),))
 
 
 def _print_facts(
@@ -121,8 +122,7 @@ def _print_facts(
         written = None if output is None else str(output)
         print(json.dumps(facts.to_dict() | {"config": dict(config), "output": written}))
         return
-    from cli.size_text import print_sizes  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.sizes import parts  # noqa: PLC0415
 
-    with page() as out:
-        print_sizes(facts, config, output, out)
+    tell(parts(facts, config, output))

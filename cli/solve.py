@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.command_options import JSON
+from cli.command_options import JSON, Output
 from cli.declared import command
 from cli.files import check_folder, write_files, writer_of
+from cli.options import Argument
 from cli.progress import Progress
 from planner.requests.option_texts import at_least_one, time_limit_s
 from planner.requests.options.option import Group, Option
@@ -34,9 +35,7 @@ Examples:
 Exit status: 0 solved, 1 no choice that fits was found, 2 a fault in the command or the instance."""
 
 
-Instance = Annotated[
-    Path, typer.Argument(metavar="INSTANCE", help="An instance, .json or .json.gz.")
-]
+Instance = Annotated[Path, Argument(value="INSTANCE", help="An instance, .json or .json.gz.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +57,8 @@ class SolveCommand:
     seed: Annotated[int, Option(
         group=Group.SEARCH, value="N", help="Other random numbers for the search.",
     )] = 0
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
-        help="Where the solution is written as JSON.",
+    output: Annotated[Path | None, Output(
+        value="FILE", help="Where the solution is written as JSON.",
     )] = None
     as_json: Annotated[bool, JSON] = False
     # fmt: on

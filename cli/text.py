@@ -12,7 +12,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from report.tables import Part, Table, Unit
+from report.tables import Head, Part, Table, Unit
 
 WIDTH = 100
 """Columns where the output is no terminal."""
@@ -48,11 +48,10 @@ def fitted(name: str, out: Console) -> str:
     return f"{name[:head]}..{name[head + 2 - width :]}"
 
 
-def head(first: str, lines: Iterable[str], out: Console) -> None:
-    """The first line of an output, and what belongs to it; empty lines are left out."""
-    out.print(RichText(first, style="bold"))
-    for line in filter(None, lines):
-        out.print(f"  {line}")
+def tell(parts: Iterable[Part]) -> None:
+    """All of an output."""
+    with page() as out:
+        show(parts, out)
 
 
 def show(parts: Iterable[Part], out: Console) -> None:
@@ -60,6 +59,11 @@ def show(parts: Iterable[Part], out: Console) -> None:
     for part in parts:
         if isinstance(part, Table):
             _show_table(part, out)
+            continue
+        if isinstance(part, Head):
+            out.print(RichText(part.title, style="bold"), soft_wrap=part.soft_wrap)
+            for line in filter(None, part.lines):
+                out.print(f"  {line}")
             continue
         if part.title and part.lines:
             out.print(RichText(f"\n{part.title}", style="bold"))

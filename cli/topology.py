@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.command_options import JSON, Printed
+from cli.command_options import JSON, Output, Printed
 from cli.declared import Grouped, command
 from cli.errors import UserError, unknown_name
 from cli.files import check_picture, write_files
 from cli.machine_files import is_file_name, named_machine
+from cli.options import Argument
 from cli.rank_tables import HCCN_EPILOG, RANK_TABLE_EPILOG, hccn, rank_table
 from planner.requests.option_texts import device_count
 from planner.requests.options.option import Group, Option
@@ -55,9 +56,8 @@ class ShowMachine:
 class DrawMachine:
     """Of `planner topology draw`."""
 
-    output: Annotated[Path, Option(
-        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
-        help="Where to write: .svg or .png.",
+    output: Annotated[Path, Output(
+        value="FILE", help="Where to write: .svg or .png.",
     )]
     servers: Annotated[int | None, Option(
         group=Group.MACHINE, value="N", usual="two, or one of each kind",
@@ -88,7 +88,7 @@ class CheckMachine:
 
 MachineName = Annotated[
     str,
-    typer.Argument(metavar="NAME|FILE", help="A bundled machine, or a cluster file."),
+    Argument(value="NAME|FILE", help="A bundled machine, or a cluster file."),
 ]
 
 
@@ -109,11 +109,10 @@ def list_machines(here: Printed) -> None:
     if here.as_json:
         print(json.dumps({"status": "ok", **facts}, indent=1))
         return
-    from cli.text import page  # noqa: PLC0415  brings in rich
-    from cli.topology_text import print_list  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.machine_tables import list_parts  # noqa: PLC0415
 
-    with page() as out:
-        print_list(facts, out)
+    tell(list_parts(facts))
 
 
 @app.command(
@@ -128,9 +127,7 @@ Examples:
 def show(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME|FILE", help="A bundled machine, server or chip, or a cluster file."
-        ),
+        Argument(value="NAME|FILE", help="A bundled machine, server or chip, or a cluster file."),
     ],
     here: ShowMachine,
 ) -> None:
@@ -141,11 +138,10 @@ def show(
     if here.as_json:
         print(json.dumps({"status": "ok", **facts}, indent=1))
         return
-    from cli.text import page  # noqa: PLC0415  brings in rich
-    from cli.topology_text import print_facts  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.machine_tables import parts  # noqa: PLC0415
 
-    with page() as out:
-        print_facts(facts, out)
+    tell(parts(facts))
 
 
 def _facts(name: str, devices: int | None) -> dict[str, Any]:
@@ -203,9 +199,7 @@ Exit status: 0 no errors (there may be warnings), 2 errors, or a fault in the co
 )
 @command
 def check(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A cluster file, or a rank table (JSON).")
-    ],
+    file: Annotated[Path, Argument(value="FILE", help="A cluster file, or a rank table (JSON).")],
     here: CheckMachine,
 ) -> None:
     """Find everything that is wrong or odd in a cluster file or a rank table."""

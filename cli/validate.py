@@ -7,22 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from cli.command_options import JSON
+from cli.command_options import JSON, Output
 from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_outputs, write_files
+from cli.options import Argument
 from cli.progress import Progress
 from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from costmodel.training.calibration import Calibration
     from costmodel.training.dataset import Entry
     from costmodel.training.predict import Prediction
-    from report.tables import Part
 
 EPILOG = """\b
 Examples:
@@ -58,10 +56,8 @@ _AT_ONCE = 2000
 """Rows that are read in about a second; more have progress."""
 
 _ROWS_HELP = "Runs: a CSV table with one on each line, or .yaml or .json; see below."
-Rows = Annotated[Path, typer.Argument(metavar="ROWS", help=_ROWS_HELP)]
-OptionalRows = Annotated[
-    Path | None, typer.Argument(metavar="ROWS", help=_ROWS_HELP, show_default=False)
-]
+Rows = Annotated[Path, Argument(value="ROWS", help=_ROWS_HELP)]
+OptionalRows = Annotated[Path | None, Argument(value="ROWS", help=_ROWS_HELP)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +65,8 @@ class ValidateCommand:
     """Of `planner validate`."""
 
     # fmt: off
-    output: Annotated[Path | None, Option(
-        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
-        help="Write a prediction for every row as CSV.",
+    output: Annotated[Path | None, Output(
+        value="FILE", help="Write a prediction for every row as CSV.",
     )] = None
     calibration: Annotated[Path | None, Option(
         group=Group.MODEL, value="FILE", usual="those of the package",
@@ -144,8 +139,10 @@ def _print_schema(*, as_json: bool) -> None:
 
     if as_json:
         print(schema_json())
-    else:
-        _print(schema_parts())
+        return
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+
+    tell(schema_parts())
 
 
 def _print_explained(
@@ -160,15 +157,10 @@ def _print_explained(
     name, entry = explained_entry(entries, asked)
     if as_json:
         print(explained_json(name, entry, calibration))
-    else:
-        _print(explained_parts(name, entry, calibration))
+        return
+    from cli.text import tell  # noqa: PLC0415  brings in rich
 
-
-def _print(parts: Iterable[Part]) -> None:
-    from cli.text import page, show  # noqa: PLC0415  brings in rich
-
-    with page() as out:
-        show(parts, out)
+    tell(explained_parts(name, entry, calibration))
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

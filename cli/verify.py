@@ -15,7 +15,7 @@ from cli.errors import UserError
 from cli.judges import EXECUTORS, REFERENCE, check_judge, judgement
 from cli.progress import Progress
 from cli.remote import remote_verification
-from planner.requests.options.option import Group, Option, check_choices
+from planner.requests.options.option import Group, Option
 from planner.requests.verification import VerificationOptions
 
 if TYPE_CHECKING:
@@ -62,8 +62,6 @@ def verify(
     model: options.Model, plan: options.PlanPath, *, asked: VerificationOptions, here: VerifyCommand
 ) -> None:
     """Run a plan on virtual devices: are the numbers and the messages those that it promises?"""
-    check_choices(asked)
-    check_choices(here)
     executor = here.executor
     check_judge(executor, here.mindspore_python)
     if here.server is not None:
@@ -133,8 +131,7 @@ def _print(record: Mapping[str, object], plan: Plan, *, as_json: bool) -> None:
 
         print(dumps(record))
         return
-    from cli.text import page, show  # noqa: PLC0415  brings in rich
+    from cli.text import tell  # noqa: PLC0415  brings in rich
     from report.verification import parts  # noqa: PLC0415
 
-    with page() as out:
-        show(parts(record, plan.graph.name, plan.devices), out)
+    tell(parts(record, plan.graph.name, plan.devices))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.command_options import WhatifCommand
-from cli.errors import UserError, unknown_name
+from cli.errors import UserError
 from cli.files import text_of
 from cli.machine_files import machine_file
 from cli.progress import Progress
@@ -23,7 +23,6 @@ from planner.whatif.report import Report
 from planner.whatif.sweep import Store
 from planner.whatif.workbench import Engine, LocalEngine
 
-ENGINES = ("local", "ray")
 MOST_WORKERS = 8
 """Processes unless more are asked for."""
 
@@ -46,8 +45,6 @@ class Given:
         return sweep_report(model_file(self.model), self.options, self.swept, named, bench)
 
     def _engine(self) -> Engine:
-        if self.here.engine not in ENGINES:
-            raise unknown_name("engine", self.here.engine, ENGINES, f"--engine {self.here.engine}")
         workers = self.here.workers
         if workers is not None:
             at_least_one(workers, "--workers")

@@ -88,7 +88,8 @@ class Settings:
         """One of the known words."""
         value = self._given.get(name, default)
         if value not in known:
-            raise fault(f"{value[:_SHOWN]!r} is none of them", name, f"give {' or '.join(known)}")
+            what = f"{value[:_SHOWN]!r} is no value of {name}"
+            raise fault(what, name, f"known: {', '.join(known)}")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:

@@ -10,6 +10,10 @@ from ir.graph import Op
 from ir.layout import Layout
 from ir.plan import NamedLayout, Plan, PlannedCollective
 from ir.plan_stages import MeshAxes, stage_mesh
+from report.tables import Head, Lines, Part, Table, Unit
+from topology.units import format_seconds
+
+_MOST_NEIGHBOURS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +146,39 @@ class _View:
 
     def _said(self, text: str, layout: NamedLayout | None) -> str:
         return text if layout is None else f"{text} {self.axes.layout(layout)}"
+
+
+def parts(facts: OperatorReport) -> Iterator[Part]:
+    """What it is, how it is split, what it costs, and what stands around it."""
+    place = f"at {facts.scope}" if facts.scope else ""
+    share = f"{100 * facts.compute_share:.1f} % of all operators"
+    computes = f"computes {format_seconds(facts.compute_s)} in a step, {share}"
+    yield Head(f"{facts.label} {facts.name}", (place, computes, *facts.split))
+    yield Lines("Operands", tuple(_tensor_lines(facts.operands)))
+    yield Lines("Results", tuple(_tensor_lines(facts.results)))
+    if not facts.collectives:
+        yield Lines("", ("\nNo collectives",))
+        return
+    columns = (
+        "collective", ("count", Unit.NUMBER), ("bytes", Unit.BYTES), ("exposed", Unit.SECONDS),
+        ("hidden", Unit.SECONDS), "over", "for",
+    )  # fmt: skip
+    rows = [
+        (c.kind.replace("_", "-"), c.count, c.nbytes, c.exposed_s, c.hidden_s,
+         f"{'*'.join(c.axes)} ({c.group_size})", f"{c.cause} {c.tensor}".rstrip())
+        for c in facts.collectives
+    ]  # fmt: skip
+    yield Table.of("Collectives", columns, rows)
+
+
+def _tensor_lines(tensors: Sequence[NamedTensor]) -> Iterator[str]:
+    for each in tensors:
+        layout = f"{each.layout} of {_dims_text(each.shard)}" if each.layout else each.role
+        yield f"{each.tensor} {_dims_text(each.dims)} {each.dtype}: {layout}"
+        yield from (f"  {line}" for line in each.neighbours[:_MOST_NEIGHBOURS])
+        if len(each.neighbours) > _MOST_NEIGHBOURS:
+            yield f"  and {len(each.neighbours) - _MOST_NEIGHBOURS} others"
+
+
+def _dims_text(dims: Sequence[int]) -> str:
+    return "x".join(str(d) for d in dims) or "1"

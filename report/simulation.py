@@ -5,25 +5,20 @@ What a service answers reads like what is simulated here: both are the same valu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ir.causes import cause_text
 from ir.throughput import rate_words
-from report.tables import Column, Part, Table, Unit, share
+from report.tables import Column, Head, Lines, Part, Table, Unit, share
 from topology.units import format_bytes, format_seconds
 
 MAX_ROWS = 12
 """Most rows of a table of stages."""
 
 
-def headline(found: Mapping[str, Any], means: str = "") -> tuple[str, list[str]]:
-    """The first line, and what belongs to it.
-
-    Args:
-        found: as JSON has it.
-        means: what the closed form assumes.
-    """
+def _head(found: Mapping[str, Any], means: str) -> Head:
     step_s, estimate_s = found["step_time_s"], found["estimate_s"]
     ratio = estimate_s / step_s if step_s > 0 else 1.0
     told = f"closed form, {means}" if means else "closed form"
@@ -32,11 +27,18 @@ def headline(found: Mapping[str, Any], means: str = "") -> tuple[str, list[str]]
         f"{told}: {format_seconds(estimate_s)}, {ratio:.3g} x the simulated step",
         ", ".join(f"{name} {value}" for name, value in found["facts"].items()),
     ]
-    return f"{found['name']}: one step in {format_seconds(step_s)}, simulated", lines
+    return Head(f"{found['name']}: one step in {format_seconds(step_s)}, simulated", lines)
 
 
-def parts(found: Mapping[str, Any]) -> Iterator[Part]:
-    """Time, communication, pipeline bubble, memory, and how devices differ."""
+def parts(found: Mapping[str, Any], means: str = "", files: Sequence[Path] = ()) -> Iterator[Part]:
+    """Time, communication, pipeline bubble, memory, and how devices differ.
+
+    Args:
+        found: as JSON has it.
+        means: what the closed form assumes.
+        files: what was written.
+    """
+    yield _head(found, means)
     yield _times(found)
     yield _communication(found)
     if found["bubble"] is not None and found["bubble"]["total_s"] > 0:
@@ -44,6 +46,8 @@ def parts(found: Mapping[str, Any]) -> Iterator[Part]:
     yield _memory(found)
     if found["variation"] is not None:
         yield _variation(found["variation"])
+    yield Lines("Notes", tuple(found["notes"]), "- ")
+    yield Lines("Written", tuple(map(str, files)), soft_wrap=True)
 
 
 def _times(found: Mapping[str, Any]) -> Table:
@@ -112,26 +116,28 @@ def _variation(drawn: Mapping[str, Any]) -> Table:
     )
 
 
-def served_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """A simulation with parameter servers, the first line first."""
+def served(found: Mapping[str, Any]) -> Head:
+    """A simulation with parameter servers."""
     mode = "synchronous" if found["synchronous"] else "asynchronous"
     step = format_seconds(found["step_time_s"])
-    yield f"{found['name']}: a batch of a worker in {step}, simulated"
-    yield (
-        f"{found['samples_per_s']:,.4g} samples/s from {found['workers']} {mode} "
-        f"workers with {found['servers']} servers"
-    )
-    yield (
-        f"{format_seconds(found['communication_s'])} of it exchange 2 x "
-        f"{format_bytes(found['exchanged_bytes'])} and wait for the update"
-    )
+    title = f"{found['name']}: a batch of a worker in {step}, simulated"
+    count = f"{found['workers']} {mode} workers with {found['servers']} servers"
+    exchanged = format_bytes(found["exchanged_bytes"])
+    spent = format_seconds(found["communication_s"])
+    lines = [
+        f"{found['samples_per_s']:,.4g} samples/s from {count}",
+        f"{spent} of it exchange 2 x {exchanged} and wait for the update",
+    ]
     if not found["synchronous"]:
-        yield f"{found['staleness']:.1f} updates of others between a pull and its own update"
+        lines.append(
+            f"{found['staleness']:.1f} updates of others between a pull and its own update"
+        )
     change, samples = found["change"], found["samples_of_batch"]
     if change is not None:
         done, whole = change["batches"] * samples, change["without_change"] * samples
         before, after = (format_seconds(change[when]["step_s"]) for when in ("before", "after"))
-        yield (
+        lines.append(
             f"in {format_seconds(found['horizon_s'])} {done:,.0f} samples instead of {whole:,.0f}: "
             f"before the change a batch takes {before}, after it {after}"
         )
+    return Head(title, lines)

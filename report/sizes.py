@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from ir.graph import OpGraph
 from ir.normalise import main_dtype, normalise
 from ir.ops import EXPERT_MATMUL, OpView, lookup
+from report.tables import Head, Lines, Part, Table, numbers
+from topology.units import format_bytes, format_flops
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,23 @@ def size_facts(graph: OpGraph, name: str) -> SizeFacts:
         forward_flops=sum(lookup(op.kind).flops(OpView(op, ready)) for op in ready.ops),
         notes=graph.notes,
     )
+
+
+def parts(facts: SizeFacts, config: Mapping[str, object], output: Path | None) -> Iterator[Part]:
+    """What the sizes amount to, and the sizes."""
+    lines = [f"input       {name} {'x'.join(map(str, d))}" for name, d in facts.inputs.items()]
+    passed = facts.parameters_per_token
+    share = "" if passed == facts.parameters else f", {passed:,} of them for a token"
+    size = format_bytes(facts.parameter_bytes)
+    lines.append(f"parameters  {facts.parameters:,}{share}, {size} ({facts.dtype})")
+    flops = format_flops(facts.forward_flops).removesuffix("/s")
+    lines.append(f"forward     {flops}, batch 1")
+    yield Head(facts.name, lines)
+    rows = [(field, str(value)) for field, value in config.items()]
+    yield Table.of("Sizes", ("field of config.json", *numbers("value")), rows)
+    yield Lines("Notes", facts.notes, "- ")
+    if output is not None:
+        yield Lines("", (f"\nwrote {output}",))
 
 
 def _idle(graph: OpGraph) -> int:

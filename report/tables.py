@@ -10,7 +10,8 @@ from typing import TypeAlias
 from topology.units import format_bandwidth, format_bytes, format_flops, format_seconds
 
 __all__ = [
-    "Cell", "Column", "Lines", "Part", "Table", "Unit", "numbers", "percent", "share", "shown",
+    "Cell", "Column", "Head", "Lines", "Part", "Table", "Unit", "numbers", "percent", "share",
+    "shown",
 ]  # fmt: skip
 
 
@@ -124,5 +125,15 @@ class Lines:
     """Whether long lines are left to the terminal, as names of files are."""
 
 
-Part: TypeAlias = Table | Lines
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A first line, and what belongs to it; empty lines are left out."""
+
+    title: str
+    lines: Sequence[str] = ()
+    soft_wrap: bool = False
+    """Of the title, as of `Lines`."""
+
+
+Part: TypeAlias = Head | Lines | Table
 """What an output consists of."""

@@ -3,7 +3,6 @@
 What is answered are the records of `report.explanation`.
 """
 
-from planner.explain.breakpoints import Breakpoint, Range, Sensitivity
 from planner.explain.causes import Obstacle, ObstacleKind, why_candidate
 from planner.explain.fixes import Fix
 from planner.explain.infeasible import Blame, Infeasibility, why_infeasible
@@ -15,14 +14,11 @@ from planner.explain.why_not import why_not, why_not_search
 
 __all__ = [
     "Blame",
-    "Breakpoint",
     "Fix",
     "Hold",
     "Infeasibility",
     "Obstacle",
     "ObstacleKind",
-    "Range",
-    "Sensitivity",
     "sensitivity",
     "summary",
     "why",

@@ -12,9 +12,9 @@ from planner.requests.options.simulations import SimulationOptions
 
 if TYPE_CHECKING:
     from ir.plan import Plan
-    from planner.explain.breakpoints import Sensitivity
     from planner.explain.summary import Report
     from report.explanation import OperatorExplanation, PlanExplanation, WhyNot
+    from report.sensitivity import Sensitivity
 
 Answer: TypeAlias = "PlanExplanation | Sensitivity | OperatorExplanation"
 MOST_RIVALS = 20

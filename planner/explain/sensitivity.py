@@ -20,15 +20,7 @@ from typing import ClassVar, TypeAlias
 from costmodel.simulation.step_in_order import in_order_s
 from ir.batch import BatchError, with_batch
 from ir.plan import Plan
-from planner.explain.breakpoints import (
-    BISECTIONS,
-    Breakpoint,
-    Judge,
-    Range,
-    Sensitivity,
-    Verdict,
-    turn,
-)
+from planner.explain.breakpoints import BISECTIONS, Judge, Verdict, turn
 from planner.explain.difference_by_cause import changed_operators
 from planner.explain.plan_problem import PlanProblem, problem_of
 from planner.explain.plan_request import source_of, whole_request_of
@@ -37,6 +29,7 @@ from planner.repricing.other_machine import repriced
 from planner.repricing.other_size import resized
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
+from report.sensitivity import Breakpoint, Range, Sensitivity
 from topology.cluster import Cluster
 from topology.units import format_count
 

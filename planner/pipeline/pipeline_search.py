@@ -54,9 +54,11 @@ beside it."""
 STAGES_GAIN = 0.01
 """Share that they must save to be taken."""
 
-NOTES = (
-    "stage boundaries are where one activation crosses; each device of a stage sends its shard",
-    "gradients are reduced after the last micro-batch of a stage, the update follows all stages",
+BOUNDARY_NOTE = (
+    "stage boundaries are where one activation crosses; each device of a stage sends its shard"
+)
+MICRO_BATCH_NOTE = (
+    "gradients are reduced after the last micro-batch of a stage, the update follows all stages"
 )
 
 
@@ -339,7 +341,8 @@ class _Search:
             *pin_notes(task.pins),
             *dict.fromkeys(TIED_NOTE for g in found.solved.groups if tied_pairs(g.lowered)),
             *task.true_micro(shape.micro_batch).notes,
-            *NOTES,
+            *([BOUNDARY_NOTE] if shape.stages > 1 else []),
+            MICRO_BATCH_NOTE,
         )
         objective = None
         if follows_cost(task):

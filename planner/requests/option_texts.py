@@ -22,6 +22,8 @@ OPTIMIZERS = (
 )  # fmt: skip
 """Of `costmodel.memory.Optimizer`, which is slow to import."""
 ATTENTION = ("fused", "decomposed")
+TARGETS = ("mindspore", "jax", "torch", "generic")
+"""Of `planner.candidates.dialects`, which is slow to import."""
 ROBUST = "robust"
 RANKS = (ROBUST, "median")
 LAYOUT_ATTENTION = ("auto", *ATTENTION)
@@ -41,6 +43,14 @@ def one_of(value: str, known: Collection[str], option: str, noun: str) -> str:
     """The value, if it is a known name."""
     if value not in known:
         raise unknown_name(noun, value, known, f"{option} {value}")
+    return value
+
+
+def count_or_one_of(value: str, known: Collection[str], option: str, noun: str) -> str:
+    """The value, if it is a known name or a number of 1 or more."""
+    if value not in known and not is_count(value):
+        fix = f"use {', '.join(known)} or a number of 1 or more"
+        raise UserError(f"{value[:MAX_SHOWN]!r} is not a {noun}", f"{option} {value}", fix)
     return value
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from planner.requests import option_texts as texts
 from planner.requests.errors import UserError
-from planner.requests.options.option import check_choices, flag_of
+from planner.requests.options.option import flag_of
 from planner.requests.options.searches import FROM_ONE_BATCH, SearchOptions
 
 REST: Mapping[str, str] = MappingProxyType(
@@ -29,19 +29,6 @@ RUN_PHASES: Mapping[int, str] = MappingProxyType({0: "train", 1: "infer"})
 LEVELS: Mapping[int, str] = MappingProxyType({0: "communication", 1: "memory", 2: "time"})
 """Objective levels of MindSpore's `shard`: most computation for each communication, least memory,
 most speed. All plans do the same computation, so the first is the least communication."""
-
-
-def check_decisions(options: SearchOptions) -> None:
-    """Raise `UserError` for a value that is no choice."""
-    check_choices(options)
-    _check_interleave(options.interleave)
-    _check_context_parallel(options.context_parallel)
-    for name, words in (("micro_batch", ("auto",)), ("pipeline", (*FROM_ONE_BATCH, "auto", "off"))):
-        value = getattr(options, name)
-        if value is not None and value not in words and not texts.is_count(value):
-            known = " or ".join((*words, "a number of 1 or more"))
-            where = f"{flag_of(SearchOptions, name)} {value}"
-            raise UserError(f"{value!r} is none of them", where, f"use {known}")
 
 
 _CUTS = (
@@ -78,18 +65,6 @@ def with_one_batch(options: SearchOptions) -> SearchOptions:
     if samples is not None:
         samples = texts.at_least_one(samples, "--batch" if alias is None else "--global-batch")
     return replace(options, batch=None, global_batch=samples, pipeline=pipeline)
-
-
-def _check_interleave(value: str) -> None:
-    if value != "auto" and not texts.is_count(value):
-        what, fix = f"{value!r} is none of them", "use auto or a number of 1 or more"
-        raise UserError(what, f"--interleave {value}", fix)
-
-
-def _check_context_parallel(value: str) -> None:
-    if value not in {"auto", "off"} and not texts.is_count(value):
-        what, fix = f"{value!r} is none of them", "use auto, off or a number of 1 or more"
-        raise UserError(what, f"--context-parallel {value}", fix)
 
 
 def check_degrees(options: SearchOptions, devices: int) -> None:

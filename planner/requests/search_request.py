@@ -16,9 +16,9 @@ from planner.request import PROMISING, Cuts, RequestError, SearchRequest
 from planner.requests import option_texts as texts
 from planner.requests.errors import UserError
 from planner.requests.option_texts import pins as hard_pins
-from planner.requests.options.option import declared
+from planner.requests.options.option import check_choices, declared
 from planner.requests.options.searches import SearchOptions
-from planner.requests.search_options import check_decisions, with_one_batch
+from planner.requests.search_options import with_one_batch
 from planner.requests.sources import Document
 from planner.solvers import RECURSIVE
 
@@ -151,7 +151,7 @@ def search_request(options: SearchOptions) -> SearchRequest:
     Raises:
         UserError: one of them cannot be.
     """
-    check_decisions(options)
+    check_choices(options)
     options = with_one_batch(options)
     pins, soft_pins = split_pins(options.pin)
     return replace(
@@ -160,7 +160,6 @@ def search_request(options: SearchOptions) -> SearchRequest:
         optimizer=optimizer_of(options.optimizer),
         batch=None if options.batch is None else texts.at_least_one(options.batch, "--batch"),
         global_batch=options.global_batch,
-        micro_batch=options.micro_batch,
         pipeline=options.pipeline or PROMISING,
         memory_limit_bytes=texts.memory_bytes(options.memory),
         dataset_strategy=texts.dataset_strategy(options.dataset_strategy),
@@ -182,10 +181,11 @@ def _kept(options: SearchOptions) -> SearchRequest:
     kept: dict[str, Any] = {
         each.name: getattr(options, each.name)
         for each in declared(SearchOptions)
-        if each.name in fields and (each.option.choices or isinstance(each.default, bool))
+        if each.name in fields
+        and (each.option.choices or isinstance(each.default, bool))
+        and getattr(options, each.name) is not None
     }
-    more = {name: getattr(options, name) for name in ("interleave", "context_parallel")}
-    return SearchRequest(**kept, **more)
+    return SearchRequest(**kept)
 
 
 def _degrees(options: SearchOptions) -> tuple[tuple[str, int], ...]:

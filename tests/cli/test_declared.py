@@ -148,12 +148,37 @@ def test_no_parameter_is_listed_by_hand(function: Callable[..., None]) -> None:
     assert len(found.args.args) + len(found.args.kwonlyargs) <= 4
 
 
-def test_every_command_declares_its_options_in_records() -> None:
-    """What typer itself needs of a start aside."""
+def test_what_typer_takes_is_made_of_declarations_alone() -> None:
+    """Options and arguments; `--help-all` and `--version` answer by themselves, in `answering`."""
     root = Path(str(inspect.getsourcefile(of_commands))).parent
-    known = {"declared.py", "main.py"}
-    by_hand = {f.name for f in root.glob("*.py") if "typer.Option(" in f.read_text()}
-    assert by_hand <= known
+    makers = {
+        file.name
+        for file in root.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in {"Option", "Argument"}
+        and ast.unparse(node.value).startswith("typer")
+    }  # fmt: skip
+    assert makers == {"declared.py"}
+
+
+def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, each in group.commands.items():
+        if hasattr(each, "commands"):
+            yield from commands_of(each, (*path, name))
+        else:
+            yield (*path, name), each
+
+
+def test_every_parameter_of_every_command_has_a_group_of_the_help() -> None:
+    import typer  # noqa: PLC0415
+
+    ours = {*Group, None}
+    found = dict(commands_of(typer.main.get_command(app)))
+    assert len(found) > len(RECORDS)
+    for path, each in found.items():
+        strangers = [p.name for p in each.params if getattr(p, "rich_help_panel", None) not in ours]
+        assert strangers == [], path
+        assert {p.name for p in each.params if p.rich_help_panel is None} <= {"help_all"}, path
 
 
 @pytest.mark.parametrize("function", RECORDS, ids=name_of)
@@ -212,6 +237,8 @@ def test_every_choice_is_taken_and_another_word_is_not() -> None:
     for each in declared(SearchOptions):
         for word in each.option.choices:
             check_choices(asked(each.name, word))
+        if each.option.counts:
+            check_choices(asked(each.name, "3"))
         if each.option.choices:
             with pytest.raises(UserError, match=f"at:  {each.flags[0]} other"):
                 search_request(asked(each.name, "other"))
@@ -228,7 +255,8 @@ def test_the_schema_of_a_request_says_what_the_help_says(record: type) -> None:
         found = made["properties"][each.name]
         assert found["description"] == each.option.help
         assert found["x-group"] == each.option.group
-        assert [v for v in found.get("enum", []) if v is not None] == list(each.option.choices)
+        closed = () if each.option.counts else each.option.choices
+        assert [v for v in found.get("enum", []) if v is not None] == list(closed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

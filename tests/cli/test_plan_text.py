@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.plan_text import print_plan
+from cli.plan_text import plan_parts
 from cli.text import fitted, page, show
 from ir.plan import Plan
 from ir.plan_estimate import Baseline
@@ -73,7 +73,7 @@ plan.json
 def text_of(plan: Plan) -> str:
     stream = io.StringIO()
     with page(stream) as out:
-        print_plan(plan, [Path("plan.json")], out, losses=["something is lost"])
+        show(plan_parts(plan, [Path("plan.json")], losses=["something is lost"]), out)
     return stream.getvalue()
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cli.plan_text import print_plan
-from cli.text import page
+from cli.plan_text import plan_parts
+from cli.text import page, show
 from ir.plan import Plan
 from ir.plan_file import plan_to_json
 
@@ -70,7 +70,7 @@ def test_the_summary_is_that_of_the_search(mlp: Path, planner: Planner, tmp_path
 def test_the_summary_comes_from_the_file_alone(path: Path, plan: Plan, planner: Planner) -> None:
     stream = io.StringIO()
     with page(stream) as out:
-        print_plan(plan, [], out)
+        show(plan_parts(plan, []), out)
     assert planner("show", path).out == stream.getvalue()
 
 

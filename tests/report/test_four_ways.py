@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cli.plan_text import print_plan
-from cli.text import page
+from cli.plan_text import plan_parts
+from cli.text import page, show
 from exporters.html import to_html
 from ir.causes import cause_text
 from ir.plan import Plan
@@ -58,7 +58,7 @@ def plan(name: str) -> Plan:
 def text_of(of: Plan) -> str:
     stream = io.StringIO()
     with page(stream) as out:
-        print_plan(of, [], out)
+        show(plan_parts(of, []), out)
     return stream.getvalue()
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
-from planner.requests.option_texts import one_of
+from planner.requests.option_texts import count_or_one_of, one_of
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -25,6 +25,8 @@ REQUIRED = MISSING
 class Group(StrEnum):
     """Headings of a help text, in their order."""
 
+    ARGUMENTS = "Arguments"
+    """Of what a command line names by its place, without a flag."""
     MODEL = "Model"
     MACHINE = "Machine"
     BATCH = "Batch and memory"
@@ -48,7 +50,9 @@ class Option:
     unit: str = ""
     """Of its number, such as `seconds`."""
     choices: tuple[str, ...] = ()
-    """All values that there are; none where it takes others too."""
+    """All values that there are, `counts` aside; none where it takes others too."""
+    counts: bool = False
+    """A number of 1 or more does as well as one of the choices."""
     noun: str = "choice"
     """What one of the choices is, for errors."""
     usual: str = ""
@@ -77,7 +81,7 @@ class Option:
         found: dict[str, Any] = {**handler(schema), "description": self.help}
         found |= {"x-group": self.group.value} | ({"x-unit": self.unit} if self.unit else {})
         choices = [*self.choices, *([None] if "anyOf" in found else [])]
-        return found | ({"enum": choices} if self.choices else {})
+        return found | ({"enum": choices} if self.choices and not self.counts else {})
 
 
 CALIBRATION = Option(
@@ -147,7 +151,8 @@ def check_choices(record: object) -> None:
     for each in declared(type(record)):
         value = getattr(record, each.name)
         if each.option.choices and value is not None:
-            one_of(value, each.option.choices, each.flags[0], each.option.noun)
+            known = count_or_one_of if each.option.counts else one_of
+            known(value, each.option.choices, each.flags[0], each.option.noun)
 
 
 def flag_of(record: type, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from planner.requests.option_texts import ATTENTION, DTYPES, OPTIMIZERS, PHASES
+from planner.requests.option_texts import ATTENTION, DTYPES, OPTIMIZERS, PHASES, TARGETS
 from planner.requests.options.option import CALIBRATION, Group, Option
 from planner.requests.sources import Document
 
@@ -117,6 +117,7 @@ class SearchOptions:
     micro_batch: Annotated[str, Option(
         group=Group.BATCH, value="auto|M", unit="samples", commands=_SEARCH,
         help="Samples of a micro-batch over all devices of a stage.",
+        choices=("auto",), counts=True, noun="size of a micro-batch",
     )] = "auto"
     recompute: Annotated[str, Option(
         group=Group.BATCH, choices=("auto", "none", "selective", "full"), noun="way",
@@ -146,6 +147,7 @@ class SearchOptions:
         help="Pipeline stages: where nothing fits without them (needed), there and where a bound "
         "promises 3 % (promising), compared with all else from the start (auto), none (off), or so "
         "many. Micro-batches are decided with them.",
+        choices=(*FROM_ONE_BATCH, "auto", "off"), counts=True, noun="number of pipeline stages",
     )] = None
     dp: Annotated[int | None, Option(
         group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
@@ -161,6 +163,7 @@ class SearchOptions:
         flags=("--context-parallel", "--cp"),
         help="Context parallel degree: attention splits the tokens of its queries so many ways and "
         "gathers keys and values; off is 1.",
+        choices=("auto", "off"), counts=True, noun="context parallel degree",
     )] = "auto"
     sequence_parallel: Annotated[str, Option(
         group=Group.SEARCH, choices=("auto", "on", "off"), commands=_SEARCH,
@@ -175,6 +178,7 @@ class SearchOptions:
     interleave: Annotated[str, Option(
         group=Group.SEARCH, value="auto|V", commands=_SEARCH,
         help="Virtual pipeline stages (VPP): model chunks per pipeline rank, interleaved schedule.",
+        choices=("auto",), counts=True, noun="number of model chunks",
     )] = "auto"
     stage_meshes: Annotated[str, Option(
         group=Group.SEARCH, choices=("equal", "any"), commands=_SEARCH,
@@ -243,7 +247,7 @@ class SearchOptions:
     )] = None
 
     target: Annotated[str, Option(
-        group=Group.TARGET, choices=("mindspore", "jax", "torch", "generic"), noun="target",
+        group=Group.TARGET, choices=TARGETS, noun="target",
         first=True, commands=("search", "whatif"),
         help="Framework that applies the plan: decides which splits there are and which files are "
         "written.",

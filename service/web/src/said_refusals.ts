@@ -22,7 +22,7 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["{} is of another form", "{1} 的形式不对"], ["request.{} of the plan", "方案的 request.{1}"],
   ["search again", "请重新搜索"], ["search there", "请在那里搜索"],
   ["plan again with `planner search`", "请用 `planner search` 重新规划"],
-  ["{} is none of them", "{1} 不在其中"], ["{} is no name of a file", "{1} 不是文件名"],
+  ["{} is no value of {}", "{1} 不是 {2} 的取值"], ["{} is not a {w}", "{1} 不是{2}"], ["{} is no name of a file", "{1} 不是文件名"],
   // Of layouts and recipes
   ["no layout of {} devices and a batch of {} has {}", "{1} 个设备、批大小 {2} 没有满足 {3} 的布局"],
   ["a batch of {} does not split over {} devices", "批大小 {1} 无法分到 {2} 个设备上"],
@@ -34,7 +34,9 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["axis", "轴"], ["kind of collective", "集合通信种类"], ["mode", "模式"], ["distribution", "分布"], ["contention", "竞争方式"], ["chip", "芯片"],
   ["phase", "阶段"], ["optimizer", "优化器"], ["element type", "数据类型"], ["form of attention", "注意力形式"], ["plan", "方案"], ["model", "模型"],
   ["export", "导出文件"], ["trace", "时间线"], ["backend", "后端"], ["scale", "规模"], ["bandwidth", "带宽"], ["batch", "批大小"], ["devices", "设备数"],
-  ["decision about a tensor", "关于张量的决策"], ["part", "部件"], ["server", "服务器"], ["card", "卡"], ["ring", "环"], ["quad", "四卡组"],
+  ["decision about a tensor", "关于张量的决策"], ["part", "部件"], ["number of pipeline stages", "流水线阶段数"], ["size of a micro-batch", "微批大小"],
+  ["number of model chunks", "模型块数"], ["context parallel degree", "上下文并行度"],
+  ["server", "服务器"], ["card", "卡"], ["ring", "环"], ["quad", "四卡组"],
 
   // The service itself
   ["a fault of the server; its log has more", "服务器故障；详情见其日志"],
@@ -206,7 +208,7 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["the model has no operator that is attention over tokens", "模型中没有对词元做注意力的算子"],
   ["leave it out, or leave --attention out where attention is taken apart", "请省略它；若注意力被拆开，也请省略 --attention"],
   ["without sequence parallelism nothing is cut along its tokens", "没有序列并行就不会沿词元切分"],
-  ["use auto, off or a number of 1 or more", "请用 auto、off 或不小于 1 的数"],
+  ["use {} or a number of 1 or more", "请用 {1} 或不小于 1 的数"],
   ["the model cannot be cut in front of {}", "模型不能在 {1} 之前切开"],
   ["pass the model that the plan was made for, or leave the stages' layers out", "请给出方案所对应的模型，或省略各阶段的层"],
   ["two pins hold what {} reads to different cuts", "两个固定把 {1} 所读的内容切成不同的份"], ["give every result one strategy", "请给每个结果一个策略"],

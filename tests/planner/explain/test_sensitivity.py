@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ir.plan import Plan
-from planner.explain import Sensitivity, sensitivity
+from planner.explain import sensitivity
 from planner.explain.plan_problem import problem_of
 from planner.request import SearchRequest
 from planner.search import search
+from report.sensitivity import Sensitivity
 from tests.builders import mlp
 from topology.catalogue import named_machine
 from topology.cluster import Cluster

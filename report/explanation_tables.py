@@ -1,30 +1,23 @@
-"""Explanations as text for people."""
+"""Explanations in sentences and tables: why a plan, an operator or a layout is as it is."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.text import Text
-
-from cli.text import show
 from ir.causes import cause_text, links_between
-from report.tables import Column, Lines, Part, Table, Unit, share
+from report.explanation import (
+    Candidate,
+    CauseDelta,
+    MemoryStatus,
+    OperatorExplanation,
+    PlanExplanation,
+    StageStatus,
+    WhyNot,
+)
+from report.sensitivity import Breakpoint, Range, Sensitivity
+from report.tables import Column, Head, Lines, Part, Table, Unit, share
 from topology.units import format_bandwidth, format_bytes, format_seconds
-
-if TYPE_CHECKING:
-    from planner.explain import Breakpoint, Range, Sensitivity
-    from report.explanation import (
-        Candidate,
-        CauseDelta,
-        MemoryStatus,
-        OperatorExplanation,
-        PlanExplanation,
-        StageStatus,
-        WhyNot,
-    )
 
 _MOST_PARTS = 12
 _MOST_RIVALS = 8
@@ -32,22 +25,18 @@ _MOST_STAGES = 16
 _TIME, _NUMBER, _BYTES = Unit.SECONDS, Unit.NUMBER, Unit.BYTES
 
 
-def print_explanation(
-    found: PlanExplanation | Sensitivity | OperatorExplanation, out: Console
-) -> None:
+def parts(found: PlanExplanation | Sensitivity | OperatorExplanation) -> Iterator[Part]:
     """Whichever of the three it is."""
-    from planner.explain import Sensitivity  # noqa: PLC0415
-    from report.explanation import OperatorExplanation  # noqa: PLC0415
-
+    if isinstance(found, OperatorExplanation):
+        yield from _operator(found)
+        return
+    step = f"A step takes {format_seconds(found.step_time_s)}"
     if isinstance(found, Sensitivity):
-        out.print(Text(f"A step takes {format_seconds(found.step_time_s)}", style="bold"))
-        show(_sensitivity(found), out)
-    elif isinstance(found, OperatorExplanation):
-        _operator(found, out)
+        yield Head(step)
+        yield from _sensitivity(found)
     else:
-        step = format_seconds(found.step_time_s)
-        out.print(Text(f"A step takes {step}; {_proof(found)}", style="bold"))
-        show(_summary(found), out)
+        yield Head(f"{step}; {_proof(found)}")
+        yield from _summary(found)
 
 
 def _proof(found: PlanExplanation) -> str:
@@ -116,13 +105,11 @@ def _stages(stages: Sequence[StageStatus]) -> Table:
     return Table.of("Stages, in a step", columns, rows, after=after)
 
 
-def _operator(found: OperatorExplanation, out: Console) -> None:
+def _operator(found: OperatorExplanation) -> Iterator[Part]:
     """One operator or tensor: its candidates, their costs, its neighbours."""
     is_operator = found.kind == "operator"
-    out.print(
-        Text(f"{found.label if is_operator else found.kind} {found.name}", style="bold"),
-        soft_wrap=True,
-    )
+    name = f"{found.label if is_operator else found.kind} {found.name}"
+    yield Head(name, soft_wrap=True)
     lines = [found.scope] if found.scope else []
     lines.append(f"{found.candidates} candidates; a step takes {format_seconds(found.step_time_s)}")
     if found.place is not None:
@@ -131,26 +118,25 @@ def _operator(found: OperatorExplanation, out: Console) -> None:
             f"in stage {place.stage} of {place.stages}; times are those of its devices in a step "
             f"of {place.micro_batches} micro-batches, {format_seconds(place.work_s)} of work"
         )
-    show((Lines("", tuple(lines), soft_wrap=True), Lines("", (_memory(found.memory),))), out)
+    yield Lines("", tuple(lines), soft_wrap=True)
+    yield Lines("", (_memory(found.memory),))
     shown = (found.chosen, *found.rivals)
-    show((_candidates(shown),), out)
+    yield _candidates(shown)
     for number, each in enumerate(shown):
-        show(_candidate(number, each), out)
-    show((_neighbours(found),), out)
+        yield from _candidate(number, each)
+    yield _neighbours(found)
 
 
-def print_why_not(found: WhyNot, out: Console) -> None:
+def why_not_parts(found: WhyNot) -> Iterator[Part]:
     """A restriction, and where the time and the memory go that it costs."""
-    out.print(Text(f"\nWhy not {found.asked}: {found.text}", style="bold"), soft_wrap=True)
+    yield Head(f"\nWhy not {found.asked}: {found.text}", soft_wrap=True)
     if found.restricted_s is not None and found.delta_s is not None:
         before, after = format_seconds(found.step_time_s), format_seconds(found.restricted_s)
-        out.print(
-            f"a step takes {after} in place of {before}; {found.changed} operators are split "
-            "otherwise"
-        )
-    notes = Lines("", found.notes, "note: ", soft_wrap=True)
-    memory = _deltas("Peak memory of a device", found.memory, Unit.BYTES, Unit.CHANGE_BYTES)
-    show((_deltas("Time", found.time, _TIME, Unit.CHANGE_S), memory, notes), out)
+        told = f"a step takes {after} in place of {before}"
+        yield Lines("", (f"{told}; {found.changed} operators are split otherwise",))
+    yield _deltas("Time", found.time, _TIME, Unit.CHANGE_S)
+    yield _deltas("Peak memory of a device", found.memory, Unit.BYTES, Unit.CHANGE_BYTES)
+    yield Lines("", found.notes, "note: ", soft_wrap=True)
 
 
 def _deltas(title: str, deltas: Sequence[CauseDelta], unit: Unit, change: Unit) -> Table:

@@ -1,61 +1,56 @@
-"""The facts of a model as text for people."""
+"""The facts of a model in sentences and tables."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.text import Text
-
-from cli.text import show
-from report.tables import Lines, Table, Unit, numbers, share
+from report.model import ModelFacts
+from report.tables import Head, Lines, Part, Table, Unit, numbers, share
 from topology.units import format_bytes, format_flops
-
-if TYPE_CHECKING:
-    from report.model import ModelFacts
 
 MOST_ROWS = 20
 """Rows of one table; what is left out is counted."""
 
 
-def print_facts(facts: ModelFacts, out: Console) -> None:
+def parts(facts: ModelFacts) -> Iterator[Part]:
     """The whole report."""
-    _headline(facts, out)
-    show((_kinds(facts), _blocks(facts), *_unknown(facts), Lines("Notes", facts.notes, "- ")), out)
+    yield Head(facts.name, tuple(_head(facts)))
+    yield _kinds(facts)
+    yield _blocks(facts)
+    yield from _unknown(facts)
+    yield Lines("Notes", facts.notes, "- ")
 
 
-def _headline(facts: ModelFacts, out: Console) -> None:
+def _head(facts: ModelFacts) -> Iterator[str]:
     opsets = facts.file["opsets"]
     versions = opsets.items() if isinstance(opsets, dict) else ()
     opset = ", ".join(f"{domain} {version}" for domain, version in versions)
-    out.print(Text(facts.name, style="bold"))
     nodes = f"{facts.file['nodes']} nodes"
-    out.print(
-        f"  file        opset {opset}; {nodes}; by {_producer(facts)}"
+    yield (
+        f"file        opset {opset}; {nodes}; by {_producer(facts)}"
         if opset
-        else f"  file        {_producer(facts)}; {nodes}"
+        else (f"file        {_producer(facts)}; {nodes}")
     )
     for name, (dtype, dims) in facts.inputs.items():
-        out.print(f"  input       {name} {dtype} {_dims(dims)}")
+        yield f"input       {name} {dtype} {_dims(dims)}"
     for dim in facts.dynamic_dims:
         sizes = f", of {dim.sizes}" if dim.sizes else ""
         where = f"dimension {dim.axis} of {dim.tensor}"
         value = "open" if dim.value is None else f"= {dim.value}{sizes}"
-        out.print(f"  dynamic     {dim.name} {value} ({where})")
+        yield f"dynamic     {dim.name} {value} ({where})"
     dtypes = ", ".join(facts.parameter_dtypes) or "none"
-    out.print(
-        f"  parameters  {facts.parameter_elements:,} in {facts.parameters} tensors, "
+    yield (
+        f"parameters  {facts.parameter_elements:,} in {facts.parameters} tensors, "
         f"{format_bytes(facts.parameter_bytes)} ({dtypes})"
     )
     flops = format_flops(facts.forward_flops).removesuffix("/s")
     batch = _at(facts) or f", batch {facts.batch or 'unknown'}"
-    _number("forward", f"{flops}{batch}", facts, ("forward_flops", "FLOP"), out)
-    _number("activations", _activations(facts), facts, ("activation_bytes", "B"), out)
+    yield from _number("forward", f"{flops}{batch}", facts, ("forward_flops", "FLOP"))
+    yield from _number("activations", _activations(facts), facts, ("activation_bytes", "B"))
     if facts.digest:
         text = "the same for equal networks under other names"
-        out.print(f"  graph       {facts.digest[:12]}, {text}")
+        yield f"graph       {facts.digest[:12]}, {text}"
 
 
 def _dims(dims: Sequence[int | str]) -> str:
@@ -63,16 +58,14 @@ def _dims(dims: Sequence[int | str]) -> str:
     return between.join(str(d).replace("*", " x ") for d in dims) or "scalar"
 
 
-def _number(
-    label: str, text: str, facts: ModelFacts, formula: tuple[str, str], out: Console
-) -> None:
+def _number(label: str, text: str, facts: ModelFacts, formula: tuple[str, str]) -> Iterator[str]:
     """A number; where sizes are open its formula, by name and unit, and the number at examples."""
     name, unit = formula
     told = re.sub(r"(?<![\w.])\d{4,}", lambda m: f"{int(m[0]):,}", facts.formulas.get(name, ""))
     if told:
-        out.print(f"  {label:11} {told.replace('*', ' x ')} {unit}")
+        yield f"{label:11} {told.replace('*', ' x ')} {unit}"
         label = ""
-    out.print(f"  {label:11} {text}")
+    yield f"{label:11} {text}"
 
 
 def _at(facts: ModelFacts) -> str:

@@ -1,22 +1,18 @@
-"""Machines, servers and chips as text for people."""
+"""Machines, servers and chips in sentences and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cli.text import show
-from report.tables import Table, Unit, numbers
+from report.tables import Lines, Part, Table, Unit, numbers
 from topology.units import format_bytes
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Facts = Mapping[str, Any]
 
 
-def print_list(facts: Facts, out: Console) -> None:
-    """Tables of machines and chips."""
+def list_parts(facts: Facts) -> Iterator[Part]:
+    """Machines and chips."""
     machines = []
     for each in facts["clusters"]:
         most = f", up to {each['max_devices']}" if each["max_devices"] else ""
@@ -28,47 +24,44 @@ def print_list(facts: Facts, out: Console) -> None:
         "name", ("16 bit", Unit.FLOPS), ("memory", Unit.BYTES), ("bandwidth", Unit.BANDWIDTH),
         "family",
     )  # fmt: skip
-    show(
-        (
-            Table.of("Machines", ("name", ("devices", Unit.NUMBER), "server", "chip"), machines),
-            Table.of("Chips", columns, chips),
-        ),
-        out,
-    )
-    out.print("\n`planner topology show NAME` prints one of them with the sources of its numbers.")
+    yield Table.of("Machines", ("name", ("devices", Unit.NUMBER), "server", "chip"), machines)
+    yield Table.of("Chips", columns, chips)
+    told = "`planner topology show NAME` prints one of them with the sources of its numbers."
+    yield Lines("", (f"\n{told}",))
 
 
-def print_facts(facts: Facts, out: Console) -> None:
+def parts(facts: Facts) -> Iterator[Part]:
     """A machine, a server or a chip."""
     if facts["kind"] == "chip":
-        _print_chip(facts, out)
-        return
-    if facts["kind"] == "server":
-        _print_server(facts, out)
-        return
-    out.print(f"{facts['name']}  {facts['title']}")
+        yield from _chip(facts)
+    elif facts["kind"] == "server":
+        yield from _server(facts)
+    else:
+        yield from _machine(facts)
+
+
+def _machine(facts: Facts) -> Iterator[Part]:
+    lines = [f"{facts['name']}  {facts['title']}"]
     for entry in facts["servers"]:
         most = f" up to {entry['max_count']}" if "max_count" in entry else " as many as needed"
         count = entry.get("count")
-        out.print(f"  servers: {entry['use']} x {count}" if count else
-                  f"  servers: {entry['use']},{most}")  # fmt: skip
+        lines.append(f"  servers: {entry['use']}{f' x {count}' if count else f',{most}'}")
     for name, fabric in facts["fabrics"].items():
         told = ", ".join(_setting(key, value) for key, value in fabric.items() if key != "type")
-        out.print(f"  fabric {name}: {fabric['type']}{', ' if told else ''}{told}")
+        lines.append(f"  fabric {name}: {fabric['type']}{', ' if told else ''}{told}")
+    yield Lines("", tuple(lines))
     for template in facts["templates"]:
-        _print_server(template, out)
-    _print_view(facts["view"], out)
-    for note in facts["notes"]:
-        out.print(f"note: {note}")
+        yield from _server(template)
+    yield from _view(facts["view"])
+    yield Lines("", tuple(facts["notes"]), "note: ")
 
 
-def _print_server(server: Facts, out: Console) -> None:
-    out.print(f"\nserver {server['name']}: {server['devices']} x {server['chip']}")
-    for key in ("title", "host"):
-        if server[key]:
-            out.print(f"  {server[key]}")
+def _server(server: Facts) -> Iterator[Part]:
+    lines = [f"\nserver {server['name']}: {server['devices']} x {server['chip']}"]
+    lines += [f"  {server[key]}" for key in ("title", "host") if server[key]]
     for name, groups in server["groups"].items():
-        out.print(f"  {name}: " + " ".join(f"({', '.join(map(str, g))})" for g in groups))
+        lines.append(f"  {name}: " + " ".join(f"({_counts(group)})" for group in groups))
+    yield Lines("", tuple(lines))
     rows = []
     for wire in (*server["links"], *server["nics"]):
         lanes, keys = wire.get("lanes", 1), ("bandwidth", "efficiency", "latency")
@@ -79,25 +72,25 @@ def _print_server(server: Facts, out: Console) -> None:
         name = f"{wire['name']} ({wire['kind']})"
         rows.append((name, between, lane_rate, *others, ", ".join(trust)))
     columns = ("links", "between", *numbers("bandwidth", "eff.", "latency"), "trust")
-    show((Table.of("Links and network ports, per direction", columns, rows),), out)
+    yield Table.of("Links and network ports, per direction", columns, rows)
+    lines = []
     for name, shared in server["shared"].items():
         rate = shared["bandwidth"]
-        out.print(f"  shared {name}: {rate['value']} per {shared['per']} ({rate['confidence']})")
+        lines.append(f"  shared {name}: {rate['value']} per {shared['per']} ({rate['confidence']})")
     if server["placement"]:
-        _print_placement(server["placement"], out)
+        lines += _placement(server["placement"])
     if server["note"]:
-        out.print(f"  {server['note']}")
+        lines.append(f"  {server['note']}")
+    yield Lines("", tuple(lines))
 
 
-def _print_placement(rule: Facts, out: Console) -> None:
-    out.print(f"  a job takes {_counts(rule['on_one_server'])} devices of one server")
+def _placement(rule: Facts) -> Iterator[str]:
+    yield f"  a job takes {_counts(rule['on_one_server'])} devices of one server"
     if rule["job"]:
-        out.print(f"    which: {'; '.join(_rules(rule['job']))}")
+        yield f"    which: {'; '.join(_rules(rule['job']))}"
     if rule["group"]:
-        out.print(
-            "  a communication group takes, alike on every server: "
-            f"{'; '.join(_rules(rule['group']))}"
-        )
+        rules = "; ".join(_rules(rule["group"]))
+        yield f"  a communication group takes, alike on every server: {rules}"
 
 
 def _rules(rules: list[Facts]) -> Iterator[str]:
@@ -110,7 +103,7 @@ def _rules(rules: list[Facts]) -> Iterator[str]:
         yield text
 
 
-def _print_view(view: Facts, out: Console) -> None:
+def _view(view: Facts) -> Iterator[Part]:
     rate = Unit.BANDWIDTH
     columns = (
         "tier", ("size", Unit.NUMBER), "wiring", ("achieved", rate), ("stated", rate),
@@ -125,25 +118,21 @@ def _print_view(view: Facts, out: Console) -> None:
         values = (tier[key] for key in (*keys, "latency_s"))
         rows.append((tier["name"], tier["size"], wiring, *values))
     title = f"The planner's view of {view['devices']} devices, outermost first, per direction"
-    show((Table.of(title, columns, rows),), out)
-    chip = view["chip"]
-    out.print(
-        f"each device: {chip['name']} ({chip['family']}), "
-        f"{format_bytes(view['usable_memory_bytes'])} for the model"
-    )
+    chip, usable = view["chip"], format_bytes(view["usable_memory_bytes"])
+    told = f"each device: {chip['name']} ({chip['family']}), {usable} for the model"
+    yield Table.of(title, columns, rows, after=(told,))
 
 
-def _print_chip(chip: Facts, out: Console) -> None:
-    out.print(f"{chip['name']}  {chip['family']}")
-    if chip["aliases"]:
-        out.print(f"  also {', '.join(chip['aliases'])}")
+def _chip(chip: Facts) -> Iterator[Part]:
+    also = (f"  also {', '.join(chip['aliases'])}",) if chip["aliases"] else ()
+    yield Lines("", (f"{chip['name']}  {chip['family']}", *also))
     found = list(_quantities(chip, ""))
     rows = [(path, q["value"], q["confidence"], ", ".join(q["source"])) for path, q in found]
     columns = ("what", ("value", Unit.NUMBER), "trust", "from")
     notes = [f"  {path}: {q['note']}" for path, q in found if "note" in q]
-    show((Table.of("Numbers and where they come from", columns, rows, after=notes),), out)
+    yield Table.of("Numbers and where they come from", columns, rows, after=notes)
     if "note" in chip:
-        out.print(f"\n{chip['note']}")
+        yield Lines("", (f"\n{chip['note']}",))
 
 
 def _quantities(record: Facts, path: str) -> Iterator[tuple[str, Facts]]:
