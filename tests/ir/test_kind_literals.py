@@ -36,8 +36,8 @@ MORE: dict[str, int] = {
 }  # fmt: skip
 """Files that name a kind today. Arithmetic and moves (`Add`, `Reshape`) are what front ends, the
 normal form and formulas write, each in its own files. Products, convolutions, lookups and attention
-have kernels of their own in numpy, and some in torch and XLA. The order of MindSpore's searches and
-what shrinking knows of extents are tables by kind."""
+have kernels of their own in numpy, and some in torch and XLA. Primitives of MindSpore count where
+they have the name of a kind."""
 
 
 def _texts(source: str) -> set[str]:
