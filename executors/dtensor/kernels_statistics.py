@@ -15,6 +15,7 @@ from executors.dtensor.call import Call, Kernel
 from executors.dtensor.numbers import same_kind
 from ir.ops import LOSS
 from ir.ops.losses import CLASS_LOSSES, CROSS_ENTROPY
+from ir.ops.normalisation import LAYER_NORMS
 from ir.ops.reduction import SOFTMAXES
 
 
@@ -77,7 +78,7 @@ STATISTICS: Mapping[str, Kernel] = MappingProxyType(
         **{
             k: _softmax(torch.log_softmax if log else torch.softmax) for k, log in SOFTMAXES.items()
         },
-        "LayerNormalization": _layer_norm,
+        **{k: _layer_norm for k, centred in LAYER_NORMS.items() if centred},
         LOSS: _loss,
         **dict.fromkeys(CLASS_LOSSES, _class_loss),
     }

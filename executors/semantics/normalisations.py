@@ -69,7 +69,7 @@ def _as_result(device: Holder, dims: Dims, statistics: Array) -> Array:
 
 def _layer_norm(device: Holder, dims: Dims) -> Running:
     call, extra = device.call(), []
-    if call.op.kind == "LayerNormalization":
+    if LAYER_NORMS[call.op.kind]:
         centred, mean, variance = yield from _moments(device, dims)
         extra = [_as_result(device, dims, mean)]
     else:

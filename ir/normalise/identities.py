@@ -23,8 +23,6 @@ def drop_identities(graph: OpGraph) -> OpGraph:
 
 
 def _is_identity(op: Op, graph: OpGraph) -> bool:
-    if op.kind == "Identity":
-        return True
     resizing = lookup(op.kind).resizing
     if resizing is Resizing.PADDED and op.attributes.get("axes"):
         return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from ir.ops.registry import (
+    CountFunction,
     Engine,
     Needs,
     OpView,
@@ -137,24 +138,22 @@ def transposed_conv_flops(view: OpView) -> int:
     return 2 * view.graph.tensors[view.op.inputs[0]].elements * math.prod(view.dims(1)[1:])
 
 
-@operator(
+def _per_window(count: int) -> CountFunction:
+    """So many FLOPs for each element of the window of each result."""
+    return lambda view: (
+        count * view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
+    )
+
+
+enter(
     "MaxPool", rule=pool_rule, needs=Needs.OPERANDS_AND_RESULT, whole_at_any_size=True,
+    flops=_per_window(1), resizing=Resizing.WINDOWS,
+)  # fmt: skip
+enter(
+    "LpPool", rule=pool_rule, needs=Needs.OPERANDS_AND_RESULT, flops=_per_window(2),
     resizing=Resizing.WINDOWS,
 )  # fmt: skip
-def _max_pool_flops(view: OpView) -> int:
-    return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
-
-
-@operator("LpPool", rule=pool_rule, resizing=Resizing.WINDOWS, needs=Needs.OPERANDS_AND_RESULT)
-def _norm_pool_flops(view: OpView) -> int:
-    return 2 * view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
-
-
-@operator("AveragePool", rule=pool_rule, resizing=Resizing.WINDOWS)
-def _average_pool_flops(view: OpView) -> int:
-    return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
-
-
+enter("AveragePool", rule=pool_rule, flops=_per_window(1), resizing=Resizing.WINDOWS)
 enter("GlobalAveragePool", rule=global_pool_rule, flops=per_operand(1))
 enter(
     "GlobalMaxPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT, flops=per_operand(1),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from ir.ops.elementwise import aligned_map
 from ir.ops.registry import (
@@ -125,8 +126,10 @@ _RULES: tuple[tuple[str, RuleFunction, tuple[int, ...], tuple[int, ...]], ...] =
 )
 """By kind its rule, operands that hold weights, and those that hold running statistics."""
 
-LAYER_NORMS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
-"""Over the dimensions from an axis on, with a scale for each place."""
+LAYER_NORMS: Mapping[str, bool] = MappingProxyType(
+    {"LayerNormalization": True, "RMSNormalization": False, "SimplifiedLayerNormalization": False}
+)
+"""Over the dimensions from an axis on, with a scale for each place; whether by their mean too."""
 
 for _kind, _rule, _weights, _buffers in _RULES:
     enter(
