@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cli.command_options import JSON, Output
 from cli.declared import command
 from cli.errors import unknown_name
-from cli.files import check_folder, write_files, writer_of
+from cli.files import check_folder, text_of, write_files, writer_of
 from cli.machine_files import is_file_name, machine_text, named_machine
 from cli.options import Argument
 from planner.requests.options.option import Group, Option
 from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from costmodel.link_calibration.fitting import LinkFit
     from costmodel.link_calibration.logs import Assumed, Log
     from costmodel.link_calibration.measurements import Measurement
+    from report.tables import Lines, Part
 
 MOST_LISTED = 8
 
@@ -99,7 +100,9 @@ def links(logs: Logs, *, asked: SearchOptions, here: LinksCommand) -> None:
     if here.as_json:
         print(json.dumps(_facts(fit, found, measurements, written), indent=1))
     else:
-        _print(fit, found, measurements, written)
+        from cli.text import tell  # noqa: PLC0415  brings in rich
+
+        tell(_parts(fit, found, measurements, written))
 
 
 def _assumed(here: LinksCommand) -> Assumed:
@@ -115,7 +118,8 @@ def _assumed(here: LinksCommand) -> Assumed:
 def _read(path: Path, assumed: Assumed) -> Log:
     from costmodel.link_calibration.logs import read_log  # noqa: PLC0415  brings in numpy
 
-    return read_log(machine_text(path, "LOG"), path.name, assumed)
+    fix = "name a log of hccl_test or nccl-tests, or a CSV table"
+    return read_log(text_of(path, f"LOG {path}", fix, regular=True), path.name, assumed)
 
 
 def base_of(cluster: str) -> Mapping[str, Any]:
@@ -174,42 +178,40 @@ def _errors(fit: LinkFit) -> tuple[float, float]:
     return float(np.median(errors)), float(np.quantile(errors, 0.9))
 
 
-def _print(
+def _parts(
     fit: LinkFit, logs: Sequence[Log], measurements: Sequence[Measurement], written: Path | None
-) -> None:
-    from rich.table import Table  # noqa: PLC0415  slow to import
-
-    from cli.text import page  # noqa: PLC0415
+) -> Iterator[Part]:
+    from report.tables import Lines, Table, numbers  # noqa: PLC0415
 
     middle, most = _errors(fit)
     formats = ", ".join(sorted({log.format for log in logs}))
-    with page() as out:
-        out.print(f"{len(measurements)} measurements ({formats}) on {fit.cluster.name}")
-        out.print(f"error: median {middle:.1%}, 90th percentile {most:.1%}")
-        out.print()
-        table = Table(box=None, pad_edge=False)
-        for name in ("constant", "value", "95 % interval", "before", "measurements"):
-            table.add_column(name, justify="left" if name == "constant" else "right")
-        for each in fit.constants:
-            if each.told:
-                span = f"{_shown(each.name, each.low)} to {_shown(each.name, each.high)}"
-                value, before = (_shown(each.name, x) for x in (each.value, each.before))
-                table.add_row(each.name, value, span, before, str(each.told))
-        out.print(table)
-        _listed(out.print, "Outliers", [f"{m.origin}: {m.group}" for m in fit.outliers])
-        _listed(out.print, "Skipped", [line for log in logs for line in log.skipped])
-        _listed(out.print, "Remarks", list(fit.remarks))
-        if written is not None:
-            _listed(out.print, "Written", [str(written)])
+    told = f"{len(measurements)} measurements ({formats}) on {fit.cluster.name}"
+    yield Lines("", (told, f"error: median {middle:.1%}, 90th percentile {most:.1%}"))
+    rows = [
+        (
+            each.name,
+            _shown(each.name, each.value),
+            f"{_shown(each.name, each.low)} to {_shown(each.name, each.high)}",
+            _shown(each.name, each.before),
+            each.told,
+        )
+        for each in fit.constants
+        if each.told
+    ]
+    columns = ("constant", *numbers("value", "95 % interval", "before", "measurements"))
+    yield Table.of("", columns, rows)
+    yield _listed("Outliers", [f"{m.origin}: {m.group}" for m in fit.outliers])
+    yield _listed("Skipped", [line for log in logs for line in log.skipped])
+    yield _listed("Remarks", list(fit.remarks))
+    yield _listed("Written", [] if written is None else [str(written)])
 
 
-def _listed(show: Any, head: str, lines: Sequence[str]) -> None:
-    if lines:
-        show(f"\n{head}")
-    for line in lines[:MOST_LISTED]:
-        show(f"- {line}")
-    if len(lines) > MOST_LISTED:
-        show(f"- and {len(lines) - MOST_LISTED} more")
+def _listed(head: str, lines: Sequence[str]) -> Lines:
+    from report.tables import Lines  # noqa: PLC0415
+
+    more = len(lines) - MOST_LISTED
+    rest = (f"and {more} more",) if more > 0 else ()
+    return Lines(head, (*lines[:MOST_LISTED], *rest), "- ")
 
 
 def _shown(name: str, value: float) -> str:

@@ -167,6 +167,7 @@ def _print(
     traces: Sequence[Trace], plan: Plan | None, constants: Sequence[ProfiledConstant],
     rows: Sequence[Priced], written: Sequence[Path],
 ) -> None:  # fmt: skip
-    from cli.profile_text import print_profile  # noqa: PLC0415  brings in rich
+    from cli.profile_text import profile_parts  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
 
-    print_profile(traces, _classes(traces, plan), constants, rows, written)
+    tell(profile_parts(traces, _classes(traces, plan), constants, rows, written))

@@ -22,6 +22,16 @@ BROKEN_PIPE = 141
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """What typer raises for arguments that it cannot parse; it has no public name."""
+_NO_ARGUMENTS, _MISSING = "NoArgsIsHelpError", "MissingParameter"
+"""Two of them, by name: a group without a command, an argument or option that is not given."""
+
+_REWORDED = {
+    "Input should be a valid integer, unable to parse string as an integer": "not a whole number",
+    "Input should be a valid number, unable to parse string as a number": "not a number",
+    "Input should be greater than or equal to": "it is at least",
+    "Input should be less than or equal to": "it is at most",
+}
+"""What typer says of numbers, and what we do."""
 
 
 class Commands(TyperGroup):
@@ -71,7 +81,10 @@ def _status(run: Callable[[], Any], given: Sequence[str]) -> int:
 
 def _explain(error: Exception, given: Sequence[str], *, as_json: bool) -> int:
     if isinstance(error, _USAGE_ERROR):
-        print_error(_usage(error), as_json=as_json)
+        if type(error).__name__ == _NO_ARGUMENTS and not as_json:
+            print(_message(error), file=sys.stderr)  # the help of a group of commands
+        else:
+            print_error(_usage(error), as_json=as_json)
         return USER_ERROR
     if is_user_error(error):
         print_error(str(error), as_json=as_json)
@@ -94,8 +107,22 @@ def _no_text(error: UnicodeEncodeError, given: Sequence[str]) -> str:
 def _usage(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "planner"
-    text = str(getattr(error, "format_message", error.__str__)()).strip()
+    text = _message(error)
+    for theirs, ours in _REWORDED.items():
+        text = text.replace(theirs, ours)
     what = text[:1].lower() + text[1:].rstrip(".")
-    return (
-        f"{what or 'no command'}\n  at:  {command}\n  fix: `{command} --help` lists what it takes"
-    )
+    such = f"such as `{example}`; " if (example := _example(error, context)) else ""
+    fix = f"{such}`{command} --help` lists what it takes"
+    return f"{what or 'no command'}\n  at:  {command}\n  fix: {fix}"
+
+
+def _message(error: Exception) -> str:
+    return str(getattr(error, "format_message", error.__str__)()).strip()
+
+
+def _example(error: Exception, context: Any) -> str:
+    """The first example of the command's help, where something is missing."""
+    if context is None or type(error).__name__ != _MISSING:
+        return ""
+    lines = (line.strip() for line in (context.command.epilog or "").splitlines())
+    return next((line for line in lines if line.startswith(context.command_path)), "")

@@ -34,7 +34,7 @@ def check_judge(name: str, mindspore: Path | None) -> None:
     if mindspore is None:
         raise UserError(
             "MindSpore has an environment of its own, and it is not named",
-            "--executor mindspore",
+            "--mindspore-python",
             "name its interpreter: --mindspore-python .venv-mindspore/bin/python",
         )
     if not mindspore.is_file():

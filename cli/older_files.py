@@ -22,7 +22,7 @@ class OlderFiles:
     """Files with names of strategy files that the new plan does not replace."""
 
     ours: tuple[Path, ...] = ()
-    """As the program writes them for the plan.json beside them."""
+    """As the program writes them for the plan.json in their folder."""
     others: tuple[Path, ...] = ()
     """Changed since, or somebody's own."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
-from cli.text import page
+from report.tables import Lines, Part, Table, Unit, numbers
 from topology.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
@@ -16,29 +14,23 @@ if TYPE_CHECKING:
     from costmodel.traces.records import Kernel, Trace
 
 _NAME = 40
+_TIME = Unit.SECONDS
 
 
-def print_profile(
+def profile_parts(
     traces: Sequence[Trace],
     classes: Sequence[tuple[str, float, float | None]],
     constants: Sequence[ProfiledConstant],
     rows: Sequence[Priced],
     written: Sequence[Path],
-) -> None:
+) -> Iterator[Part]:
     """Traces, a step by class, constants with intervals, and the heaviest kernels."""
-    with page() as out:
-        for trace in traces:
-            out.print(_trace_text(trace))
-        out.print()
-        out.print(_class_table(classes))
-        if constants:
-            out.print()
-            out.print(_constant_table(constants))
-        if rows:
-            out.print()
-            out.print(_kernel_table(rows))
-        for path in written:
-            out.print(f"\nWritten\n- {path}")
+    yield Lines("", tuple(map(_trace_text, traces)))
+    yield _class_table(classes)
+    yield _constant_table(constants)
+    yield _kernel_table(rows)
+    for path in written:
+        yield Lines("Written", (str(path),), "- ")
 
 
 def _trace_text(trace: Trace) -> str:
@@ -52,31 +44,26 @@ def _trace_text(trace: Trace) -> str:
     return text
 
 
-def _table(*names: str, left: int = 1) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for place, name in enumerate(names):
-        table.add_column(name, justify="left" if place < left else "right")
-    return table
-
-
 def _class_table(classes: Sequence[tuple[str, float, float | None]]) -> Table:
     planned = any(each is not None for _, _, each in classes)
-    table = _table("a step", "measured", *(["planned", "error"] if planned else []))
-    for group, seconds, own in classes:
-        more: list[str] = []
-        if planned:
-            error = f"{own / seconds - 1:+.0%}" if own is not None and seconds else "-"
-            more = [format_seconds(own or 0.0), error]
-        table.add_row(group, format_seconds(seconds), *more)
-    return table
+    more = (("planned", _TIME), *numbers("error")) if planned else ()
+    rows = [
+        (group, seconds, *((own or 0.0, _error(own, seconds)) if planned else ()))
+        for group, seconds, own in classes
+    ]
+    return Table.of("", ("a step", ("measured", _TIME), *more), rows)
+
+
+def _error(own: float | None, seconds: float) -> str | None:
+    return f"{own / seconds - 1:+.0%}" if own is not None and seconds else None
 
 
 def _constant_table(constants: Sequence[ProfiledConstant]) -> Table:
-    table = _table("constant", "value", "95 % interval", "calls")
+    rows = []
     for each in constants:
         value, low, high = (_shown(each.name, x) for x in (each.value, each.low, each.high))
-        table.add_row(_called(each.name), value, f"{low} to {high}", str(each.told))
-    return table
+        rows.append((_called(each.name), value, f"{low} to {high}", each.told))
+    return Table.of("", ("constant", *numbers("value", "95 % interval", "calls")), rows)
 
 
 def _called(name: str) -> str:
@@ -95,15 +82,16 @@ def _shown(name: str, value: float) -> str:
 
 
 def _kernel_table(rows: Sequence[Priced]) -> Table:
-    table = _table("heaviest kernels", "operands", "calls", "measured", "alone", "error", left=2)
-    for row in rows:
-        own, seconds = row.predicted_s, row.measured_s
-        error = f"{own / seconds - 1:+.0%}" if own is not None and seconds else "-"
-        table.add_row(
-            _name(row.kernel), _operands(row.kernel), f"{row.calls:g}", format_seconds(seconds),
-            "-" if own is None else format_seconds(own), error,
-        )  # fmt: skip
-    return table
+    columns = (
+        "heaviest kernels", "operands", *numbers("calls"), ("measured", _TIME), ("alone", _TIME),
+        *numbers("error"),
+    )  # fmt: skip
+    shown = [
+        (_name(row.kernel), _operands(row.kernel), f"{row.calls:g}", row.measured_s,
+         row.predicted_s, _error(row.predicted_s, row.measured_s))
+        for row in rows
+    ]  # fmt: skip
+    return Table.of("", columns, shown)
 
 
 def _name(kernel: Kernel) -> str:

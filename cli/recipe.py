@@ -60,11 +60,10 @@ def recipe(files: Files, asked: RecipeOptions, here: RecipeCommand) -> None:
 
         print(dumps(record))
         return
-    from cli.recipe_text import print_recipe  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.recipe import parts  # noqa: PLC0415
 
-    with page() as out:
-        print_recipe(record, out)
+    tell(parts(record))
 
 
 def _found(

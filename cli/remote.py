@@ -195,7 +195,7 @@ def _sent_layout(planner: Planner, model: str, layout: LayoutOptions) -> tuple[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepFiles:
-    """What is wanted of a sweep beside its figures."""
+    """Files of a sweep, besides its figures."""
 
     files: tuple[str, ...] = ()
     """Of `csv`, `svg`, `png` and `plans`."""
@@ -208,7 +208,7 @@ def remote_sweep(
     model: Path,
     common: SearchOptions,
     swept: SweepOptions,
-    wishes: SweepFiles,
+    extras: SweepFiles,
     report: Callable[[str], None],
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What a service says of a sweep, and the files that are wanted by their names.
@@ -218,16 +218,16 @@ def remote_sweep(
     """  # fmt: skip
     from planner.whatif.composed import clusters_of  # noqa: PLC0415  brings in the planner
 
-    prices = None if wishes.prices is None else asdict(wishes.prices)
+    prices = None if extras.prices is None else asdict(extras.prices)
     with connected(url) as planner:
         clusters = ",".join(sent_cluster(planner, name) for name in clusters_of(swept))
         there = asdict(replace(swept, cluster=clusters))
         name = sent_model(planner, model)
         found = planner.sweep(
-            name, told(report), sweep=plain_options(there), files=wishes.files, prices=prices,
-            workers=wishes.workers, **plain_options(asdict(common)),
+            name, told(report), sweep=plain_options(there), files=extras.files, prices=prices,
+            workers=extras.workers, **plain_options(asdict(common)),
         )  # fmt: skip
-        archive = planner.file(found.pop("archive")) if wishes.files else None
+        archive = planner.file(found.pop("archive")) if extras.files else None
     return found, {} if archive is None else unpacked(archive)
 
 

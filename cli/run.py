@@ -99,15 +99,15 @@ def run(plan: options.PlanPath, here: RunCommand) -> None:
         measured = _measured(found, here, fixed)
         other = _next(found, measured, progress)
     written = _write(found, measured, output, other)
-    from cli.run_text import print_next, print_run  # noqa: PLC0415
-
     if here.as_json:
         from executors.measured import to_json  # noqa: PLC0415
 
         print(to_json(found, measured), end="")
     else:
-        print_run(found, measured, lines, written)
-        print_next(other)
+        from cli.run_text import run_parts  # noqa: PLC0415
+        from cli.text import tell  # noqa: PLC0415  brings in rich
+
+        tell(run_parts(found, measured, lines, written, other))
     if not measured.is_right:
         raise typer.Exit(WRONG_LOSS)
 

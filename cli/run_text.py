@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cli.text import page
 from executors.measured import message_rows, rows_of
+from report.tables import Lines, Part, Table, Unit, numbers
 from topology.units import format_memory, format_seconds
 
 if TYPE_CHECKING:
@@ -16,49 +16,43 @@ if TYPE_CHECKING:
     from planner.explain.next_plan import NextPlan
 
 
-def print_run(
-    plan: Plan, found: Measured, differences: Sequence[str], written: Sequence[Path]
-) -> None:
-    """Predicted beside measured: the step by cause, messages, memory, and what was checked."""
-    with page() as out:
-        low_s, high_s = found.spread_s
-        out.print(
-            f"{plan.graph.name} on {found.processes} processes ({found.machine['backend']}, "
-            f"{found.software}), {len(found.steps_s)} steps"
-        )
-        out.print(
-            f"step {format_seconds(found.median_s)} median, {format_seconds(low_s)} to "
-            f"{format_seconds(high_s)} (10 % to 90 %)"
-        )
-        out.print(_loss_text(found))
-        out.print()
-        _print_causes(plan, found, out)
-        _print_messages(plan, found, out)
-        _print_classes(found, out)
-        for head, lines in (
-            ("Otherwise than planned", differences),
-            ("Notes", found.notes),
-            ("Written", [str(path) for path in written]),
-        ):
-            if lines:
-                out.print(f"\n{head}")
-                for line in lines:
-                    out.print(f"- {line}")
+def run_parts(
+    plan: Plan, found: Measured, differences: Sequence[str], written: Sequence[Path],
+    other: NextPlan | None = None,
+) -> Iterator[Part]:  # fmt: skip
+    """Predicted and measured: the step by cause, messages, memory, and what was checked; and what
+    a search chooses with the rates that were measured, where that is another plan.
+    """
+    low_s, high_s = found.spread_s
+    ran = f"{found.machine['backend']}, {found.software}"
+    median, low, high = map(format_seconds, (found.median_s, low_s, high_s))
+    first = (
+        f"{plan.graph.name} on {found.processes} processes ({ran}), {len(found.steps_s)} steps",
+        f"step {median} median, {low} to {high} (10 % to 90 %)",
+        _loss_text(found),
+    )
+    yield Lines("", first)
+    yield _causes(plan, found)
+    yield _messages(plan, found)
+    shown = sorted(found.classes_s.items(), key=lambda item: -item[1])
+    if shown:
+        texts = ", ".join(f"{name} {format_seconds(s)}" for name, s in shown)
+        yield Lines("", (f"\nProfiled, one step of one process: {texts}",))
+    yield Lines("Otherwise than planned", tuple(differences), "- ")
+    yield Lines("Notes", tuple(found.notes), "- ")
+    yield Lines("Written", tuple(map(str, written)), "- ")
+    if other is not None:
+        yield Lines("Next", (_next_text(other),), "- ")
 
 
-def print_next(other: NextPlan | None) -> None:
-    """What a search chooses with the rates that were measured, where that is another plan."""
-    if other is None:
-        return
+def _next_text(other: NextPlan) -> str:
     from ir.plan_name import plan_name  # noqa: PLC0415
 
-    with page() as out:
-        share = 1.0 - other.next_s / other.this_s
-        out.print(
-            f"\nNext\n- {plan_name(other.plan)}: with the rates that were measured its step is "
-            f"{format_seconds(other.next_s)}, that of this plan {format_seconds(other.this_s)} "
-            f"({share:.0%} less); -o writes it as next_plan.json"
-        )
+    return (
+        f"{plan_name(other.plan)}: with the rates that were measured its step is "
+        f"{format_seconds(other.next_s)}, that of this plan {format_seconds(other.this_s)} "
+        f"({1.0 - other.next_s / other.this_s:.0%} less); -o writes it as next_plan.json"
+    )
 
 
 def _loss_text(found: Measured) -> str:
@@ -68,40 +62,22 @@ def _loss_text(found: Measured) -> str:
     return f"loss {found.loss:.6g}, {said} (relative error {found.loss_error:.1e})"
 
 
-def _print_causes(plan: Plan, found: Measured, out: Any) -> None:
-    from rich.table import Table  # noqa: PLC0415  slow to import
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("", "predicted", "measured", "error"):
-        table.add_column(name, justify="right" if name else "left")
-    for row in rows_of(plan, found):
-        error = "-" if row.error is None else f"{row.error:+.0%}"
-        table.add_row(row.cause, format_seconds(row.predicted), format_seconds(row.measured), error)
+def _causes(plan: Plan, found: Measured) -> Table:
+    rows = [
+        (row.cause, format_seconds(row.predicted), format_seconds(row.measured),
+         None if row.error is None else f"{row.error:+.0%}")
+        for row in rows_of(plan, found)
+    ]  # fmt: skip
     peak = plan.estimate.peak_memory_bytes
-    error = "-" if not found.memory_bytes else f"{peak / found.memory_bytes - 1.0:+.0%}"
-    table.add_row("peak memory", format_memory(peak), format_memory(found.memory_bytes), error)
-    out.print(table)
+    error = f"{peak / found.memory_bytes - 1.0:+.0%}" if found.memory_bytes else None
+    rows.append(("peak memory", format_memory(peak), format_memory(found.memory_bytes), error))
+    return Table.of("", ("", *numbers("predicted", "measured", "error")), rows)
 
 
-def _print_messages(plan: Plan, found: Measured, out: Any) -> None:
-    from rich.table import Table  # noqa: PLC0415
-
-    rows = message_rows(plan, found)
-    if not rows:
-        return
-    table = Table(box=None, pad_edge=False)
-    for name in ("messages", "planned", "time", "seen", "time seen"):
-        table.add_column(name, justify="left" if name == "messages" else "right")
-    for kind, planned, planned_s, seen, seen_s in rows:
-        table.add_row(
-            kind, str(planned), format_seconds(planned_s), str(seen), format_seconds(seen_s)
-        )
-    out.print()
-    out.print(table)
-
-
-def _print_classes(found: Measured, out: Any) -> None:
-    shown = sorted(found.classes_s.items(), key=lambda item: -item[1])
-    if shown:
-        texts = ", ".join(f"{name} {format_seconds(s)}" for name, s in shown)
-        out.print(f"\nProfiled, one step of one process: {texts}")
+def _messages(plan: Plan, found: Measured) -> Table:
+    number, seconds = Unit.NUMBER, Unit.SECONDS
+    columns = (
+        "messages", ("planned", number), ("time", seconds), ("seen", number),
+        ("time seen", seconds),
+    )  # fmt: skip
+    return Table.of("", columns, message_rows(plan, found))

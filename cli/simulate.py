@@ -61,7 +61,7 @@ def simulate(
     files = {"--trace": here.trace, "--plot": here.plot}
     check_outputs(files, [Path(subject)])
     check_picture(here.plot, "--plot", here=here.server is None)
-    layout = _layout(asked, said)
+    layout = _layout(subject, asked, said)
     _check_recipe(here, layout, asked.servers)
     if asked.servers is not None:
         asked.check_served([name for name, path in files.items() if path is not None])
@@ -114,7 +114,9 @@ def _check_recipe(here: SimulateCommand, layout: LayoutOptions | None, servers: 
     check_folder(here.output, f"-o {here.output}")
 
 
-def _layout(asked: SimulationOptions, said: Said[LayoutOptions]) -> LayoutOptions | None:
+def _layout(
+    subject: str, asked: SimulationOptions, said: Said[LayoutOptions]
+) -> LayoutOptions | None:
     """The layout in place of a plan, if one was given, with what was said of it."""
     given = said.values
     if "layout" in given:
@@ -124,6 +126,12 @@ def _layout(asked: SimulationOptions, said: Said[LayoutOptions]) -> LayoutOption
             f"--{name} is for layouts",
             f"--{name}",
             f"leave --{name} out, or add --layout 'dp=16,...' MODEL",
+        )
+    if Path(subject).suffix != ".json" and not Path(subject).exists():
+        raise UserError(
+            f"there is no plan {subject}",
+            "PLAN|MODEL",
+            "name a plan.json; a model takes a layout, such as --layout tp=8,dp=2,batch=64",
         )
     return None
 

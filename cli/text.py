@@ -73,7 +73,7 @@ def show(parts: Iterable[Part], out: Console) -> None:
 
 def _show_table(found: Table, out: Console) -> None:
     if found.rows:
-        out.print(RichText(f"\n{found.title}", style="bold"))
+        out.print(RichText(f"\n{found.title}" if found.title else "", style="bold"))
         out.print(_drawn(found, out))
     for line in found.after:
         out.print(line)

@@ -1,4 +1,4 @@
-"""What `planner whatif` was asked, as the planner wants it; imported late."""
+"""What `planner whatif` was asked, as the planner takes it; imported late."""
 
 from __future__ import annotations
 

@@ -56,13 +56,13 @@ class CostPart(Record):
     """Of a collective: `forward`, `activation gradient`, `parameter gather`, `gradient sync`,
     `inside operators`; empty for computation."""
     tensor: str
-    """What moves; empty for the operator's own work."""
+    """The tensor that is sent; empty for the operator's own computation."""
     neighbour: str
-    """Operator or tensor at the other end; empty for the operator's own work."""
+    """Operator or tensor at the other end; empty for the operator's own computation."""
     time_s: float
     """Seconds that a step is longer for it."""
     hidden_s: float = 0.0
-    """Seconds more of it beside computation, which cost nothing."""
+    """Seconds more of it that computation hides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Reason(Record):
     """One cause without which a candidate would do better."""
 
     kind: str
-    """`memory limit`, `pin`, `node` (the work of one operator or tensor), `edge` (moving one
-    tensor between two of them), or `search`: held to the candidate it finds a faster plan."""
+    """`memory limit`, `pin`, `node` (the cost of one operator or tensor), `edge` (the
+    redistribution of one tensor), or `search`: held to the candidate it finds a faster plan."""
     name: str
     """The pin, the operator or tensor, or `TENSOR from A to B`; empty for the limit."""
     text: str
@@ -96,13 +96,13 @@ class Candidate(Record):
     """Layouts of the results; of a tensor its own one."""
     is_chosen: bool
     local_s: float
-    """Its own work and what is exposed at its edges, everything else as planned but what cannot but
-    follow."""
+    """Its computation and the exposed redistribution at its edges, everything else as planned
+    except what must follow it."""
     parts: tuple[CostPart, ...]
     """What `local_s` consists of, the largest first."""
     fixed_delta_s: float
     """Seconds more in a step, everything else as planned. This and all times by cause are those of
-    one device: with stages, of the part of the machine that runs the operator."""
+    one device: with stages, of the pipeline rank that runs the operator."""
     delta_s: float | None
     """Seconds more in a step, everything else chosen anew by a search of its own; None where
     nothing fits or a pin forbids it."""
@@ -124,7 +124,7 @@ class Candidate(Record):
 
 @dataclass(frozen=True, slots=True)
 class Neighbour(Record):
-    """What stands at the other end of an edge, and what it wants."""
+    """The operator or tensor at the other end of an edge, and the cheapest layout there."""
 
     name: str
     kind: str
@@ -138,7 +138,7 @@ class Neighbour(Record):
     costs_s: tuple[float, ...]
     """The same with each candidate shown, the plan's first, the neighbour as planned."""
     wants: str
-    """Cuts (or the layout) that would cost least at this edge, the neighbour as planned."""
+    """Split (or layout) that would cost least at this edge, the neighbour as planned."""
     least_s: float
     """What the edge would cost then."""
 
@@ -167,8 +167,8 @@ class InStage(Record):
     micro_batches: int
     """Of one step."""
     work_s: float
-    """Seconds of the step in which its part of the machine works, but for what it receives. What
-    else is chosen there is chosen for this."""
+    """Busy seconds of its pipeline rank in a step, without what it receives: what the search of
+    that rank minimises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class OperatorExplanation(Record):
     rivals: tuple[Candidate, ...]
     """The next best ones, the best first."""
     neighbours: tuple[Neighbour, ...]
-    """The dearest edge first."""
+    """The most expensive edge first."""
     memory: MemoryStatus
     candidates: int
     """How many there are in the space."""
@@ -246,7 +246,7 @@ class FasterLink(Record):
 
 @dataclass(frozen=True, slots=True)
 class MemoryHolder(Record):
-    """Who holds memory at the plan's peak; with stages, of the part that holds most."""
+    """Who holds memory at the plan's peak; with stages, of the pipeline rank that holds most."""
 
     cause: str
     """`weights`, `gradients`, `optimizer state`, `activations`, `temporaries`, `inputs`, ..."""
@@ -263,7 +263,7 @@ class StageStatus(Record):
     stage: int
     """From 0."""
     part: int
-    """Part of the machine that it runs on; interleaved chunks share one."""
+    """Pipeline rank that it runs on; interleaved chunks share one."""
     operators: int
     forward_s: float
     """Of one micro-batch, with what it receives."""
@@ -272,16 +272,16 @@ class StageStatus(Record):
     once_s: float
     """Once in a step: gradients of copies of parameters, updates."""
     work_s: float
-    """Of a step: all micro-batches, and what is done once."""
+    """Busy seconds of a step: all micro-batches, and what is done once."""
     waits_s: float
-    """In which its part of the machine does nothing."""
+    """Idle seconds of its pipeline rank in a step (pipeline bubble)."""
     communication_s: float
-    """Of a step, part of the work: collectives, and what it receives."""
+    """Of a step, included in `work_s`: collectives, and what it receives."""
     peak_memory_bytes: float
     in_flight: int
     """Micro-batches whose activations it keeps."""
     dearest: tuple[OperatorCost, ...]
-    """Its dearest operators, equal layers together."""
+    """Its most expensive operators, equal layers together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ class PlanExplanation(Record):
     proof: str
     time_by_cause: Mapping[str, float]
     operators: tuple[OperatorCost, ...]
-    """The dearest first."""
+    """The most expensive first."""
     memory: MemoryStatus
     holders: tuple[MemoryHolder, ...]
     """The largest first."""
@@ -301,8 +301,8 @@ class PlanExplanation(Record):
     """The closest first."""
     links: tuple[FasterLink, ...]
     limits: tuple[str, ...] = ()
-    """What holds a plan with stages back, as sentences: the slowest stage, waiting, communication,
-    memory."""
+    """What holds a plan with stages back, as sentences: the slowest stage, the bubble,
+    communication, memory."""
     stages: tuple[StageStatus, ...] = ()
     """Of a plan with micro-batches, in the order of the network."""
 
@@ -329,7 +329,7 @@ class CauseDelta(Record):
 
 @dataclass(frozen=True, slots=True)
 class WhyNot(Record):
-    """A plan beside the best one under a restriction."""
+    """A plan compared with the best one under a restriction."""
 
     asked: str
     """The restriction, such as `tp=8,dp=2`."""

@@ -172,12 +172,12 @@ class PlanReport:
 
     @property
     def computing_s(self) -> float:
-        """Of a step, in which the slowest part of the machine computes."""
+        """Of a step, in which the slowest pipeline rank computes."""
         return self._sum(*COMPUTE)
 
     @property
     def waiting_s(self) -> float:
-        """Of a step, in which it waits for other stages."""
+        """Of a step, in which it is idle (pipeline bubble)."""
         return self._sum(Cause.OTHER_STAGES)
 
     @property

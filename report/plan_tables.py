@@ -21,11 +21,11 @@ def time_table(report: PlanReport) -> Table:
     hides = bool(report.estimate.hidden_by_cause)
     rows: list[list[object]] = []
     for each in report.time:
-        beside = [each.hidden_s or ""] if hides else []
+        extra = [each.hidden_s or ""] if hides else []
         part = share(each.exposed_s, report.step_s)
-        rows.append([each.label, each.exposed_s, part, *beside, _purposes(report, each)])
-    beside = [report.estimate.hidden_s] if hides else []
-    rows.append(["step", report.step_s, "100", *beside, report.overlap])
+        rows.append([each.label, each.exposed_s, part, *extra, _purposes(report, each)])
+    extra = [report.estimate.hidden_s] if hides else []
+    rows.append(["step", report.step_s, "100", *extra, report.overlap])
     hidden: list[Column] = [("hidden", Unit.SECONDS)] if hides else []
     columns: list[Column] = ["cause", ("time", Unit.SECONDS), ("%", Unit.SHARE), *hidden, "for"]
     return Table.of("Time", columns, rows, total=len(rows) - 1)

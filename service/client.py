@@ -319,7 +319,7 @@ class Planner:
             except httpx.TransportError as error:
                 tries += 1
                 if tries > RETRIES:
-                    raise ServiceError(f"the service does not answer: {error}") from error
+                    raise self._unreachable(error) from error
             time.sleep(min(0.1 * 2**tries, 5.0))
 
     def _events(self, job: str, last: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -353,7 +353,13 @@ class Planner:
         try:
             return _check(self._http.request(method, path, headers=self._headers, **more))
         except httpx.TransportError as error:
-            raise ServiceError(f"the service does not answer: {error}") from error
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: httpx.TransportError) -> ServiceError:
+        return ServiceError(
+            f"the service does not answer: {error}\n  at:  {self._http.base_url}\n"
+            "  fix: start it with `planner serve`, or name another"
+        )
 
 
 def _check(answer: httpx.Response) -> httpx.Response:

@@ -17,7 +17,7 @@ class UserError(Exception):
 def unknown_name(noun: str, name: str, known: Iterable[str], where: str) -> UserError:
     """The error for a name that is not one of the known ones, with the closest of them."""
     names = list(known)
-    close = get_close_matches(name.lower(), names, n=1, cutoff=0.4)
+    close = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return UserError(f"unknown {noun} {name!r}", where, f"{hint}known: {', '.join(names)}")
 

@@ -41,7 +41,8 @@ def read_instance(path: Path) -> Network:
         if data[:2] == b"\x1f\x8b":
             data = _unpacked(data, path)
     except (OSError, EOFError, zlib.error) as error:
-        raise InstanceError(f"cannot read {path}: {error}", str(path)) from error
+        why = getattr(error, "strerror", None) or error
+        raise InstanceError(f"cannot read {path}: {why}", str(path)) from error
     try:
         return network_of(json.loads(data))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -239,7 +239,7 @@ def _add_parameters(
     nodes: list[_Node],
     edges: list[tuple[int, int]],
 ) -> None:
-    """A node for each parameter, beside the first operator that reads it."""
+    """A node for each parameter, next to the first operator that reads it."""
     known = {t.name for t in plan.parameters}
     at: dict[str, int] = {}
     for index, op in enumerate(ops):

@@ -54,7 +54,7 @@ def memory_view(plan: Plan) -> dict[str, Any]:
 
 
 def _of_part(plan: Plan, part: int) -> dict[str, Any]:
-    """One part of the machine, with all micro-batches on the way that it keeps."""
+    """One pipeline rank, with the activations of all micro-batches in flight."""
     case = problem_of(plan, part)
     numbers = stages_of(plan, part)
     peak = max(plan.pipeline.stages[number].peak_memory_bytes for number in numbers)

@@ -1,4 +1,4 @@
-"""The step as bars on streams: what runs when, and what waits."""
+"""The step as bars on streams: what runs when, and what is idle."""
 
 from __future__ import annotations
 

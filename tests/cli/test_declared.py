@@ -321,3 +321,45 @@ def test_an_option_without_a_default_must_be_given_and_one_of_others_cannot_be()
 def test_a_file_that_cannot_be_read_is_named_with_its_option(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"at:  --recipe .*none\n  fix: name a recipe"):
         brewed("x", "--strength", 2, "--recipe", tmp_path / "none")
+
+
+def test_what_is_missing_is_told_with_an_example_of_the_command() -> None:
+    import typer  # noqa: PLC0415
+
+    asked = 0
+    for path, each in commands_of(typer.main.get_command(app)):
+        if any(param.required for param in each.params):
+            found = CliRunner().invoke(app, [*path], prog_name="planner")
+            what, at, fix = found.stderr.splitlines()
+            assert found.exit_code == 2
+            assert what.startswith("error: missing ")
+            assert at == f"  at:  planner {' '.join(path)}"
+            assert fix.endswith(f"`planner {' '.join(path)} --help` lists what it takes")
+            example = f"  fix: such as `planner {' '.join(path)} "
+            assert fix.startswith(example) or "Examples" not in (each.epilog or ""), fix
+            asked += 1
+    assert asked > 10
+
+
+@pytest.mark.parametrize("group", ["topology", "calibrate", "jobs", "mindspore"])
+def test_a_group_without_a_command_says_which_there_are(group: str) -> None:
+    found = CliRunner().invoke(app, [group], prog_name="planner")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert found.stderr.startswith(f"Usage: planner {group} ")
+    assert "error" not in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("solve", "x", "--seed", "two"), "invalid value for '--seed': not a whole number"),
+        (("solve", "x", "--time-limit", "long"), "invalid value for '--time-limit': not a number"),
+        (("serve", "--port", "70000"), "invalid value for '--port': it is at most 65535"),
+        (("serve", "--port", "-1"), "invalid value for '--port': it is at least 0"),
+        (("simulate", "llama3-8b"), "there is no plan llama3-8b"),
+    ],
+)
+def test_a_slip_is_told_in_plain_words(arguments: tuple[str, ...], what: str) -> None:
+    found = CliRunner().invoke(app, [*arguments], prog_name="planner")
+    assert found.exit_code == 2
+    assert found.stderr.splitlines()[0] == f"error: {what}"

@@ -19,7 +19,7 @@ SEARCH: list[tuple[list[str], str]] = [
     (["--devices", "12"], "another --target"),
     (["--devices", "3"], "multiple of 8"),
     (["--devices", "99999999999"], "1048576"),
-    (["--devices", "many"], "integer"),
+    (["--devices", "many"], "not a whole number"),
     (["--devices", "4", "--cluster", "dgx-h10"], "did you mean 'dgx-h100'?"),
     (["--devices", "4", "--cluster", "../../etc/passwd"], "../../etc/passwd"),
     (["--devices", "4", "--bind", "batch"], "name=number"),

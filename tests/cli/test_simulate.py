@@ -264,7 +264,7 @@ def test_parameter_servers(planner: Planner) -> None:
         (("--layout", "dp=2", "llama3-8b", "--servers", "port=fast"), "port="),
         (("--layout", "dp=2", "llama3-8b", "--servers", "port=0GB/s"), "port=0GB/s moves nothing"),
         (("--layout", "dp=2", "llama3-8b", "--servers", "update=-1"), "no time in seconds"),
-        (("--servers", "count=2", "llama3-8b"), "cannot read the plan"),
+        (("--servers", "count=2", "llama3-8b"), "there is no plan llama3-8b"),
         ((*SERVED, "--stragglers", "1x2"), "--stragglers is not for parameter servers"),
         ((*SERVED, "--overlap", "none"), "--overlap is not for parameter servers"),
         ((*SERVED, "--trace", "served.json"), "--trace is not for parameter servers"),

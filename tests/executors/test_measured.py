@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from cli.calibrate_host import machine_of
-from cli.run_text import print_run
+from cli.run_text import run_parts
+from cli.text import tell
 from costmodel.training.dataset import read_entries, read_table
 from executors.host import HostFacts
 from executors.measured import (
@@ -109,7 +110,7 @@ def test_the_row_is_one_that_validate_reads(plan: Plan) -> None:
 def test_a_person_reads_predicted_and_measured(
     plan: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_run(plan, replace(RUN, loss=4.0), ("one thing",), ())
+    tell(run_parts(plan, replace(RUN, loss=4.0), ("one thing",), ()))
     said = capsys.readouterr().out
     assert "NOT that of one device" in said
     assert "- one thing" in said

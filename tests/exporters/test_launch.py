@@ -194,7 +194,7 @@ def test_other_machines_have_no_rank_table(planned: Planned) -> None:
     ("form", "given", "words"),
     [
         ("launch", {"port": "80"}, "1024 to 65535"),
-        ("launch", {"start": "ssh"}, "rank_table or msrun"),
+        ("launch", {"start": "ssh"}, "rank_table, msrun"),
         ("launch", {"sink": "maybe"}, "neither true nor false"),
         ("launch", {"hosts": "/no/such/file"}, "cannot read"),
         ("launch", {"script": "a\nb"}, "unprintable"),

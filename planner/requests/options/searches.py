@@ -30,7 +30,7 @@ FROM_ONE_BATCH = ("promising", "needed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """What may be asked of a search beside the model; `planner search --help` explains each."""
+    """All options of a search but the model; `planner search --help` explains each."""
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
     """A name that is no option is an error where a service reads them."""
