@@ -273,16 +273,6 @@ def recompute_losses(plan: Plan, wrapper: str) -> Iterator[str]:
         yield f"the backward pass computes {tensors} again: wrap their layers in {wrapper}"
 
 
-def named(names: Sequence[str], most: int = 3) -> str:
-    """The first of some names, and how many more there are.
-
-    >>> named(["a", "b", "c", "d", "e"]), named(["a"])
-    ('a, b, c and 2 more', 'a')
-    """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def counted(names: Sequence[str], noun: str, most: int = 3) -> str:
     """How many things there are, and the first of them.
 

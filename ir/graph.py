@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
@@ -84,6 +84,12 @@ class Op:
     """What divides each factor of the rule at every value of the model's symbols; empty where sizes
     are fixed.
     """
+
+    def tensor_names(self) -> Iterator[str]:
+        """Names of its operands and results, then those of its parts."""
+        yield from (name for name in (*self.inputs, *self.outputs) if name)
+        for part in self.parts:
+            yield from part.tensor_names()
 
     @property
     def label(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -255,7 +255,7 @@ def _held_too(
 def _graph(graph: OpGraph, ops: Sequence[Op], comes: Sequence[str], goes: Sequence[str]) -> OpGraph:
     """Some operators of a graph; what comes from before them is an input."""
     table: dict[str, Tensor] = {}
-    for name in (*_names(ops), *comes, *goes):
+    for name in (*(n for op in ops for n in op.tensor_names()), *comes, *goes):
         role = Role.INPUT if name in comes else graph.tensors[name].role
         table.setdefault(name, replace(graph.tensors[name], role=role))
     made = {n for op in ops for n in op.outputs if n}
@@ -267,12 +267,6 @@ def _graph(graph: OpGraph, ops: Sequence[Op], comes: Sequence[str], goes: Sequen
         inputs=(*comes, *(n for n in graph.inputs if n in table and n not in comes)),
         outputs=(*ends, *goes),
     )
-
-
-def _names(ops: Iterable[Op]) -> Iterator[str]:
-    for op in ops:
-        yield from (n for n in (*op.inputs, *op.outputs) if n)
-        yield from _names(op.parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["visible"]
+from collections.abc import Sequence
+
+__all__ = ["listed", "visible"]
 
 
 def visible(text: str) -> str:
@@ -16,3 +18,13 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def listed(items: Sequence[str], most: int = 8) -> str:
+    """The first items, and how many more there are.
+
+    >>> listed(["a", "b", "c", "d", "e"], 3), listed(["a"])
+    ('a, b, c and 2 more', 'a')
+    """
+    rest = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + rest

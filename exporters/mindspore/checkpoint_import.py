@@ -27,7 +27,7 @@ from exporters.mindspore.file_operators import (
 from exporters.mindspore.operator_json import OperatorStrategies
 from exporters.mindspore.operator_strategy import DATASET, scoped
 from exporters.mindspore.records import StrategyCheckpoint, StrategyItem
-from exporters.sharding import named
+from ir import texts
 from ir.file_primitives import FilePrimitive
 from ir.graph import OpGraph, Role
 from ir.mindspore_forms.primitives import primitive_form
@@ -314,12 +314,12 @@ class Strategies:
         if self.foreign:
             yield (
                 f"whether MindSpore takes the strategies of {len(self.foreign)} operators is "
-                f"unknown here, and they are left to the search: {named(self.foreign)}"
+                f"unknown here, and they are left to the search: {texts.listed(self.foreign, 3)}"
             )
         if self.split:
             yield (
                 f"{len(self.split)} fused operators whose parts the file cuts differently are cut "
-                f"as the first of them: {named(self.split)}"
+                f"as the first of them: {texts.listed(self.split, 3)}"
             )
 
 
@@ -353,11 +353,13 @@ def unknown_note(unknown: Sequence[str]) -> list[str]:
     """What is said of keys that match nothing."""
     if not unknown:
         return []
-    return [f"{len(unknown)} keys match nothing and are passed over: {named(unknown)}"]
+    return [f"{len(unknown)} keys match nothing and are passed over: {texts.listed(unknown, 3)}"]
 
 
 def _missing_note(missing: Sequence[str]) -> list[str]:
     if not missing:
         return []
     count = len(missing)
-    return [f"{count} operators have no key, so MindSpore refuses the file: {named(missing)}"]
+    return [
+        f"{count} operators have no key, so MindSpore refuses the file: {texts.listed(missing, 3)}"
+    ]

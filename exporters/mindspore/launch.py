@@ -22,8 +22,8 @@ from exporters.mindspore.context import sub_groups
 from exporters.mindspore.symbols import planned_symbols
 from exporters.places import Places, places_of
 from exporters.settings import Made, Setting, Settings, fault
-from exporters.sharding import named
 from ir.plan import Plan
+from ir.texts import listed
 from ir.violations import Violation
 from topology.errors import ClusterError
 from topology.rank_tables import RankTable, check_rank_table, product_of_chip
@@ -199,7 +199,7 @@ def _hindrances(way: str, plan: Plan, job: Job) -> Iterator[Violation]:
     if way == "rank_table":
         groups = sub_groups(plan)
         if groups:
-            what = f"the plan has groups other than the world group: {named(groups)}"
+            what = f"the plan has groups other than the world group: {listed(groups, 3)}"
             yield Violation(what, at, "start it by msrun or mpirun")
         if not job.sinks:
             what = "a run that does not sink the dataset needs another start"

@@ -22,13 +22,13 @@ from exporters.mindspore.operator_json import OperatorStrategies
 from exporters.mindspore.operator_stages import cell_around, own_operators, repeated
 from exporters.mindspore.records import StrategyItem
 from exporters.settings import Setting
-from exporters.sharding import named
 from ir.file_primitives import FilePrimitive
 from ir.mindspore_forms.readers import NEVER_CUT
 from ir.mindspore_forms.strategies import Cuts
 from ir.normalise.ends import ENDS
 from ir.plan import Plan
 from ir.plan_enums import Cause
+from ir.texts import listed
 from ir.violations import Violation
 
 SETTINGS = (
@@ -129,18 +129,18 @@ def losses(plan: Plan, file: OperatorFile) -> tuple[str, ...]:
     if file.derived:
         out.append(
             f"{len(file.derived)} primitives are not in the plan and are cut as what they read: "
-            f"{named(file.derived)}"
+            f"{listed(file.derived, 3)}"
         )
     if file.displaced:
         out.append(
             f"{len(file.displaced)} operators work on merged rows of which the plan cuts the inner "
-            f"ones, and MindSpore as many pieces from the outside: {named(file.displaced)}"
+            f"ones, and MindSpore as many pieces from the outside: {listed(file.displaced, 3)}"
         )
     moved = tuple(_moved_twice(plan))
     if moved:
         out.append(
             f"{len(moved)} reshapes are redistributed before and behind; MindSpore goes straight "
-            f"from what makes their operand to what reads their result: {named(moved)}"
+            f"from what makes their operand to what reads their result: {listed(moved, 3)}"
         )
     return tuple(out)
 

@@ -14,10 +14,11 @@ from ir.graph import OpGraph, Role
 from ir.layout import Layout
 from ir.ops import OpView, lookup
 from ir.rule import FactorMap
+from ir.texts import listed
 from planner.candidates.layout_tables import tensor_dims
 from planner.candidates.offers import Offers
 from planner.candidates.operators import OpCandidates
-from planner.constraints.pins import Pin, cuts_text, listed
+from planner.constraints.pins import Pin, cuts_text
 from planner.lowering.lowered import Lowered, Node, narrowed
 from planner.request import Cuts, RequestError
 from topology.cluster import Cluster

@@ -17,6 +17,7 @@ from ir.mindspore_forms.strategies import batch_only, batch_pins, strategy_key
 from ir.normalise.ends import ENDS
 from ir.ops import OpView, lookup
 from ir.rule import FactorMap, ShardingRule
+from ir.texts import listed
 from planner.lowering.pricing import SLICES
 from planner.request import Cuts, RequestError, SearchRequest
 from planner.solvers import ONE_BY_ONE
@@ -254,12 +255,6 @@ def pin_text(name: str, cuts: Cuts) -> str:
 def cuts_text(cuts: Cuts) -> str:
     """Cuts of all inputs as Python and MindSpore write them, without spaces."""
     return repr(cuts).replace(" ", "")
-
-
-def listed(items: Sequence[str], most: int = MOST_SHOWN) -> str:
-    """The first items, and how many more there are."""
-    rest = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + rest
 
 
 def _counted(ops: Sequence[Op]) -> str:

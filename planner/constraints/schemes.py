@@ -15,18 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.redistribution import UNREACHABLE_S
-from ir.factor_roles import Tokens, token_dims, token_factors
+from ir.factor_roles import (
+    Tokens,
+    batch_factors,
+    expert_factors,
+    token_dims,
+    token_factors,
+    weight_factors,
+)
 from ir.graph import Op, OpGraph, Role
-from ir.ops import Engine, OpView, lookup
+from ir.graph_rules import rule_of
+from ir.ops import Engine, lookup
 from ir.ops.experts import slot_tensors
-from ir.rule import ShardingRule
 from planner.candidates.columns import BoolArray
 from planner.candidates.layout_tables import LayoutPair
 from planner.candidates.offers import Assignment
 from planner.candidates.operators import OpCandidates
 from planner.lowering.lowered import Lowered, Node, NodeKind
-from planner.reduction.restriction import original_choice, restricted
-from planner.solvers import Budget, solver_by_name
+from planner.solvers import best_among
 
 __all__ = ["InexpressibleError", "Scheme", "choice_of"]
 
@@ -72,20 +78,10 @@ def choice_of(lowered: Lowered, scheme: Scheme, where: Mapping[str, int]) -> tup
     """
     rules = _Allowed(lowered, scheme, where)
     allowed = [rules.of(node, i) for i, node in enumerate(lowered.nodes)]
-    problem = replace(restricted(lowered.problem, allowed), memory_limit_bytes=math.inf)
-    found = solver_by_name("dynamic_programming").solve(problem, Budget(), None)
+    found = best_among(replace(lowered.problem, memory_limit_bytes=math.inf), allowed)
     if found.choice is None or found.cost_s >= UNREACHABLE_S:
         raise InexpressibleError("its layouts cannot be reached from one another here")
-    return original_choice(allowed, found.choice)
-
-
-def _expert_factors(op: Op, rule: ShardingRule, slots: frozenset[str]) -> Split:
-    """Factors that stand for experts, of an operator that reads slots and makes slots."""
-    if slots.isdisjoint(op.inputs) or not slots.issuperset(op.outputs):
-        return frozenset()
-    pairs = (*zip(op.inputs, rule.operands, strict=True),
-             *zip(op.outputs, rule.results, strict=True))  # fmt: skip
-    return frozenset(f for name, m in pairs if name in slots and m for f in m[0])
+    return found.choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +180,15 @@ class _Allowed:
 
     def _factors(self, op: Op) -> _Factors:
         graph = self.lowered.liveness.graph
-        rule = lookup(op.kind).rule(OpView(op, graph))
         tokens = token_factors(op, graph, self.tokens)
         # Of the tokens of queries and those of keys only the former are of the result.
-        made = frozenset(f for m in rule.results for dim in m or () for f in dim)
+        made = frozenset(f for m in rule_of(op, graph).results for dim in m or () for f in dim)
+        is_routed = not self.slots.isdisjoint(op.inputs) and self.slots.issuperset(op.outputs)
         return _Factors(
-            self._batch_factor(op, rule),
+            next(iter(batch_factors(op, graph, self.where)), None),
             (tokens & made) or tokens,
-            self._weight_factors(op, rule),
-            _expert_factors(op, rule, self.slots),
+            weight_factors(op, graph) if self.scheme.model_axes else frozenset(),
+            expert_factors(op, graph, self.slots) if is_routed else frozenset(),
         )
 
     def _follows(self, assignment: Assignment, factors: _Factors) -> bool:
@@ -220,28 +216,6 @@ class _Allowed:
             return all(f in fine for f in on_model)
         barred = factors.experts | (frozenset() if factors.flat else {batch})
         return all(f < 0 or f not in barred for f in on_model)
-
-    def _batch_factor(self, op: Op, rule: ShardingRule) -> int | None:
-        pairs = (
-            *zip(op.inputs, rule.operands, strict=True),
-            *zip(op.outputs, rule.results, strict=True),
-        )
-        for name, mapping in pairs:
-            if name in self.where and mapping is not None and mapping[self.where[name]]:
-                return mapping[self.where[name]][0]
-        return None
-
-    def _weight_factors(self, op: Op, rule: ShardingRule) -> Split:
-        """Factors of the weight of a product, where the scheme splits weights in use."""
-        entry = lookup(op.kind)
-        if not self.scheme.model_axes or entry.engine is not Engine.MATRIX:
-            return frozenset()
-        found: set[int] = set()
-        tensors = self.lowered.liveness.graph.tensors
-        for name, mapping in zip(op.inputs, rule.operands, strict=True):
-            if name and tensors[name].role is Role.PARAMETER and mapping is not None:
-                found |= {f for dim in mapping for f in dim if rule.sizes[f] > 1}
-        return frozenset(found)
 
     def _layout(self, node: Node, size: int) -> IndexArray:
         """Tensors that share a port share its allowed layouts."""

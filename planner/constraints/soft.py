@@ -17,10 +17,11 @@ import numpy as np
 
 from ir.graph import Op, OpGraph
 from ir.plan import Plan
+from ir.texts import listed
 from planner.candidates.operators import splits_in, splits_of
 from planner.constraints.degrees import degrees_text, followed, following, meshes_with
 from planner.constraints.pinning import kept_candidates
-from planner.constraints.pins import Pin, listed, pin_text, pins_of
+from planner.constraints.pins import Pin, pin_text, pins_of
 from planner.lowering.lowered import Lowered, NodeKind, narrowed
 from planner.problem import ChoiceLimit, FloatArray, Problem, with_more
 from planner.reduction.restriction import IndexArray

@@ -9,10 +9,11 @@ from costmodel.operators import OperatorModel
 from ir.dialects import Dialect
 from ir.graph import OpGraph
 from ir.ops import OpView
+from ir.texts import listed
 from planner.candidates.operators import OpPricer, signature, splits_of
 from planner.constraints.degrees import degrees_text, followed, following, meshes_with
 from planner.constraints.pinning import meshes_for, pinned_candidates
-from planner.constraints.pins import Pin, listed, pin_text, pins_of
+from planner.constraints.pins import Pin, pin_text, pins_of
 from planner.constraints.soft import SoftConstraints
 from planner.constraints.token_cuts import one_of, parts_on
 from planner.lowering.lowered import Lowered, narrowed

@@ -26,10 +26,9 @@ from planner.problem import (
     tables_of,
     with_more,
 )
-from planner.reduction.restriction import IndexArray, original_choice, restricted
-from planner.solvers import Budget, Solution, solver_by_name
+from planner.reduction.restriction import IndexArray
+from planner.solvers import Solution, best_among
 
-QUICK = "dynamic_programming"
 FACTORS = (0.0, 0.5, 1.0, 1.5, 2.0, 4.0)
 """On the prices of memory, at each of which a choice is tried."""
 SLACK, JUMPS = 1.5, 5e-4
@@ -87,11 +86,9 @@ def at_prices(
     """The best choice among some candidates with memory paid for; its cost is less what the limit
     is worth, so that it is a bound of what fits.
     """
-    paid = restricted(priced(problem, per_byte * factor), allowed)
-    found = solver_by_name(QUICK).solve(paid, Budget(), None)
+    found = best_among(priced(problem, per_byte * factor), allowed)
     worth = factor * float(per_byte.sum()) * problem.memory_limit_bytes
-    choice = None if found.choice is None else original_choice(allowed, found.choice)
-    return replace(found, choice=choice, cost_s=found.cost_s - worth, bound_s=found.bound_s - worth)
+    return replace(found, cost_s=found.cost_s - worth, bound_s=found.bound_s - worth)
 
 
 @dataclass(slots=True, eq=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ir.plan import Plan
-from planner.constraints.pins import cuts_text, listed
+from ir.texts import listed
+from planner.constraints.pins import cuts_text
 from planner.explain.infeasible import Infeasibility, why_infeasible
 from planner.explain.operator import RIVALS, explained
 from planner.explain.plan_problem import PlanProblem, problem_of

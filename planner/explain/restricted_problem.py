@@ -23,8 +23,8 @@ from planner.explain.guided import (
     local_s,
 )
 from planner.problem import FloatArray, Problem
-from planner.reduction.restriction import IndexArray, original_choice, restricted
-from planner.solvers import Budget, Solution, solver_by_name
+from planner.reduction.restriction import IndexArray, restricted
+from planner.solvers import Budget, Solution, best_among
 from planner.solvers.conditioning import LARGEST_BUCKET, ConditionedRelaxation
 from planner.solvers.contract import Incumbent, Meter
 from planner.solvers.ledger import Ledger
@@ -259,11 +259,8 @@ class RestrictedProblem:
     def _solved(self, allowed: Sequence[IndexArray], limit_bytes: float) -> Solution:
         if not all(len(own) for own in allowed):
             raise ValueError("a node is left no candidate")
-        problem = replace(restricted(self.problem, allowed), memory_limit_bytes=limit_bytes)
-        found = solver_by_name(self.solver).solve(problem, self.budget, None)
-        if found.choice is None:
-            return found
-        return replace(found, choice=original_choice(allowed, found.choice))
+        problem = replace(self.problem, memory_limit_bytes=limit_bytes)
+        return best_among(problem, allowed, self.solver, self.budget)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,7 +25,7 @@ from planner.lowering.optimizer_states import StateOptions, transfers_in_parts
 from planner.lowering.pricing import LoweringCache
 from planner.lowering.ring_attention import RingReads
 from planner.problem import Inherited, IntArray, Problem
-from planner.reduction.restriction import IndexArray, restricted
+from planner.reduction.restriction import IndexArray, offered, restricted
 from topology.cluster import Cluster
 from topology.mesh import Mesh
 
@@ -274,8 +274,7 @@ def narrowed(lowered: Lowered, allowed: Mapping[int, IndexArray]) -> Lowered:
     """
     if not allowed:
         return lowered
-    sizes = lowered.problem.sizes
-    keep = [allowed.get(number, np.arange(size)) for number, size in enumerate(sizes)]
+    keep = offered(lowered.problem, allowed)
     nodes = tuple(
         node._replace(columns=node.columns.take(keep[number])) if number in allowed else node
         for number, node in enumerate(lowered.nodes)

@@ -137,7 +137,7 @@ class _Maker:
                 made.update(own.outputs)
                 name = self._named(piece, op.name)
                 self.ops.append(replace(_renamed(own, _namer(piece)), name=name))
-                for name in _names(own):
+                for name in own.tensor_names():
                     self._take(piece, name, received=name in entering)
         for name in (n for n in entering if n in leaving):
             self._take(piece, name, received=True)
@@ -220,12 +220,6 @@ def _tied(liveness: Liveness) -> dict[str, Interval]:
         if len(places) > 1:
             found[tensor.name] = (min(places), max(places))
     return found
-
-
-def _names(op: Op) -> Iterator[str]:
-    yield from (n for n in (*op.inputs, *op.outputs) if n)
-    for part in op.parts:
-        yield from _names(part)
 
 
 def _namer(piece: int) -> Callable[[str], str]:

@@ -19,12 +19,12 @@ from planner.lowering.optimizer_states import StateOptions
 from planner.lowering.pricing import TIME, LoweringCache
 from planner.pipeline.objectives import (
     completed,
-    offered,
     same_splits,
 )
 from planner.pipeline.preparation import input_layouts
 from planner.pipeline.search_state import Report
 from planner.pipeline.solved import BUFFER_ROUNDS, Group
+from planner.reduction.restriction import offered
 from planner.request import Deadline, RequestError, SearchRequest
 from planner.solvers import Budget, ProblemTooLargeError, Solution, solver_by_name
 from planner.solvers.relaxation import elimination_work

@@ -34,9 +34,9 @@ from planner.pipeline.preparation import LAYOUT_COSTS
 from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.solved import Solved
 from planner.problem import Problem
-from planner.reduction.restriction import IndexArray, original_choice, restricted
+from planner.reduction.restriction import IndexArray, offered
 from planner.request import Deadline, InfeasibleError, SearchRequest
-from planner.solvers import Budget, Solution, solver_by_name
+from planner.solvers import Solution, best_among
 
 STEPS = 7
 """Limits tried at most."""
@@ -197,11 +197,7 @@ def completed(
     problem: Problem, allowed: Sequence[IndexArray], limit_bytes: float = math.inf
 ) -> Solution:
     """The best choice among allowed candidates; it is one of the whole problem."""
-    within = replace(restricted(problem, allowed), memory_limit_bytes=limit_bytes)
-    found = solver_by_name("dynamic_programming").solve(within, Budget(), None)
-    if found.choice is None:
-        return found
-    return replace(found, choice=original_choice(allowed, found.choice))
+    return best_among(replace(problem, memory_limit_bytes=limit_bytes), allowed)
 
 
 def candidates_of(lowered: Lowered, strategy: Mapping[str, Cuts]) -> list[IndexArray]:
@@ -251,11 +247,6 @@ def same_splits(lowered: Lowered, other: Lowered, choice: Sequence[int]) -> dict
             same = [each == wanted for each in node.candidates.assignments]
             out[number] = node.columns.having(np.array(same, dtype=np.bool_))
     return out
-
-
-def offered(problem: Problem, allowed: Mapping[int, IndexArray]) -> list[IndexArray]:
-    """Candidates of every node: those allowed, or all of them where nothing is said."""
-    return [allowed.get(node, np.arange(size)) for node, size in enumerate(problem.sizes)]
 
 
 def _matching(lowered: Lowered, op: Op, node: Node, wanted: Cuts) -> BoolArray:

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from planner.constraints.soft import SoftConstraints, with_charges
 from planner.lowering.lowered import Lowered, narrowed
 from planner.lowering.parameters import common_layouts
@@ -23,7 +21,7 @@ from planner.pipeline.prices import piece_times
 from planner.pipeline.solved import Solved
 from planner.pipeline.space import Configuration
 from planner.problem import ChoiceLimit, FloatArray, Problem
-from planner.reduction.restriction import IndexArray
+from planner.reduction.restriction import IndexArray, offered
 from planner.solvers import Solution
 
 NO_LESS = 1e-9
@@ -314,9 +312,7 @@ class _WaySearch:
                 for node, own in enumerate(lowered.nodes)
                 if self.account.part_of[node] != part
             }
-            sizes = lowered.problem.sizes
-            allowed = [held.get(node, np.arange(size)) for node, size in enumerate(sizes)]
-            self._known[part] = narrowed(lowered, held), allowed
+            self._known[part] = narrowed(lowered, held), offered(lowered.problem, held)
         return self._known[part]
 
     def priced_ways(self) -> list[list[list[Way]]]:

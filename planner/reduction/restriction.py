@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -44,6 +44,11 @@ def restricted(problem: Problem, allowed: Sequence[IndexArray]) -> Problem:
         for limit in problem.limits
     )
     return replace(problem.with_tables(nodes, edges), limits=tuple(limits))
+
+
+def offered(problem: Problem, allowed: Mapping[int, IndexArray]) -> list[IndexArray]:
+    """Candidates of every node: those allowed, or all of them where nothing is said."""
+    return [allowed.get(node, np.arange(size)) for node, size in enumerate(problem.sizes)]
 
 
 def original_choice(allowed: Sequence[IndexArray], choice: Sequence[int]) -> tuple[int, ...]:

@@ -29,9 +29,9 @@ from planner.lowering.optimizer_states import StateOptions
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.pipeline.preparation import dialect_of_plan, prepare
 from planner.problem import Problem
-from planner.reduction.restriction import IndexArray, original_choice, restricted
+from planner.reduction.restriction import IndexArray
 from planner.request import RequestError, SearchRequest, recorded_request
-from planner.solvers import Budget, Solution, solver_by_name
+from planner.solvers import Solution, best_among
 from topology.cluster import Cluster
 from topology.mesh import Mesh, MeshAxis
 
@@ -164,11 +164,8 @@ def least_cost(problem: Problem, allowed: Sequence[IndexArray]) -> Solution | No
     """
     if not all(len(own) for own in allowed):
         return None
-    free = replace(restricted(problem, allowed), memory_limit_bytes=math.inf)
-    found = solver_by_name("dynamic_programming").solve(free, Budget(), None)
-    if found.choice is None or found.cost_s >= UNREACHABLE_S:
-        return None
-    return replace(found, choice=original_choice(allowed, found.choice))
+    found = best_among(replace(problem, memory_limit_bytes=math.inf), allowed)
+    return None if found.choice is None or found.cost_s >= UNREACHABLE_S else found
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ OPTIMIZERS = (
 """Of `costmodel.memory.Optimizer`, which is slow to import."""
 ATTENTION = ("fused", "decomposed")
 TARGETS = ("mindspore", "jax", "torch", "generic")
-"""Of `planner.candidates.dialects`, which is slow to import."""
+"""Of `ir.dialects`, which is slow to import."""
 ROBUST = "robust"
 RANKS = (ROBUST, "median")
 LAYOUT_ATTENTION = ("auto", *ATTENTION)

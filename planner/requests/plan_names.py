@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from ir.folding import common_scope
 from ir.graph import Op
 from ir.plan import Plan
-from planner.constraints.pins import listed
+from ir.texts import listed
 from planner.request import RequestError
 
 

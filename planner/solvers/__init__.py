@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import cast
 
+from planner.problem import Problem
+from planner.reduction.restriction import IndexArray, original_choice, restricted
 from planner.solvers.contract import (
     Budget,
     ProblemTooLargeError,
@@ -31,6 +34,7 @@ __all__ = [
     "Proof",
     "Solution",
     "Solver",
+    "best_among",
     "solver_by_name",
 ]
 
@@ -78,3 +82,23 @@ def solver_by_name(name: str) -> Solver:
     module, attribute = SOLVERS[name]
     found = cast("Solver", getattr(importlib.import_module(module), attribute)())
     return WithOverlap(WithinLimits(found))
+
+
+def best_among(
+    problem: Problem,
+    allowed: Sequence[IndexArray],
+    solver: str = "dynamic_programming",
+    budget: Budget | None = None,
+) -> Solution:
+    """The best choice among some candidates of every node; it is one of the whole problem.
+
+    Args:
+        problem: with all candidates.
+        allowed: those of each node, at least one.
+        solver: by its name.
+        budget: of the solver; that of effort 1 by default.
+    """
+    found = solver_by_name(solver).solve(restricted(problem, allowed), budget or Budget(), None)
+    if found.choice is None:
+        return found
+    return replace(found, choice=original_choice(allowed, found.choice))
