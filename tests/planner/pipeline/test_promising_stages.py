@@ -12,16 +12,22 @@ from executors.rescaling import rescaled
 from executors.shrink import shrunk
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json
+from planner import explain
+from planner.difference import difference
 from planner.pipeline.pipeline_search import STAGES_GAIN, STAGES_PROMISE
 from planner.request import NEEDED, PROMISING, SearchRequest
 from planner.requests.options.searches import SearchOptions
+from planner.requests.plan_json import found
 from planner.requests.search_request import search_request
 from planner.requests.searches import question
+from planner.requests.simulations import answer
 from planner.requests.sources import ModelSource
 from planner.search import search
 from planner.whatif.axes import Place, of_place, parse_axes
 from planner.whatif.tasks import Asked, sweep_of, task_at
-from planner.whatif.workbench import Workbench
+from planner.whatif.workbench import Workbench, result_of
+from service.views.summary import summary_view
+from service.views.whatif import Factors, whatif_view
 from tests.builders import mlp
 from tests.executors.test_pipeline import verdict_on
 from tests.planner.whatif.sweeps import asked
@@ -115,3 +121,18 @@ def test_a_point_of_a_sweep_has_the_stages_of_a_search(bandwidth: float) -> None
     single = search(model.graph({}), machine, question(model, options).request)
     assert plan_to_json(task.machine.noted(single)) == plan_to_json(swept)
     assert swept.pipeline.is_single is (bandwidth == USUAL)
+
+
+@pytest.mark.parametrize("target", ["torch", "mindspore"])
+def test_all_tell_the_same_step_of_promising_stages(target: str) -> None:
+    plan = plan_of(target, PROMISING, SLOW)
+    told = {
+        "search": found(plan)["step_time_s"],
+        "summary": summary_view(plan)["step_s"],
+        "sweep": result_of(plan).step_s,
+        "simulate": answer(simulate_plan(plan, Effects()))["estimate_s"],
+        "diff": difference(plan, plan).step_time_s.first,
+        "operator": explain.why(plan, plan.operators[0].name).step_time_s,
+        "what if": whatif_view(plan, Factors())["before"]["step_s"],
+    }
+    assert told == {who: pytest.approx(plan.estimate.step_time_s, rel=1e-9) for who in told}
