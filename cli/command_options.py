@@ -119,17 +119,6 @@ class RecipeCommand:
 class WhatifCommand:
     """Of `planner whatif`."""
 
-    pipeline: Annotated[str | None, Option(
-        group=Group.BATCH, value="needed|promising|auto|off|N", first=True,
-        flags=("--pipeline", "--pp"), usual="needed",
-        help="Stages of every plan, as planner search --pipeline: where nothing fits without them, "
-        "or promising ones as a search has them, which takes up to three times as long; auto, off "
-        "and N cut every step, into micro-batches too.",
-    )] = None
-    micro_batch: Annotated[str | None, Option(
-        group=Group.BATCH, value="auto|M", unit="samples", usual="one stage, the batch whole",
-        help="The same: samples of a micro-batch.",
-    )] = None
     engine: Annotated[str, Option(
         group=Group.SWEEP, choices=("local", "ray"), noun="engine",
         help="Who works: processes of this machine, or a Ray cluster (the extra `ray`).",

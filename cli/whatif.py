@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +22,13 @@ from cli.files import (
 )
 from cli.progress import Progress
 from cli.remote import SweepFiles, remote_sweep
-from planner.requests.options.searches import FROM_ONE_BATCH, SearchOptions
+from planner.requests.options.searches import SearchOptions
 from planner.requests.options.sweeps import SweepOptions
 
 if TYPE_CHECKING:
     from planner.whatif.report import Report
 
 NO_PLAN_FITS = 1
-USUAL_STAGES = (
-    "pipeline stages where nothing fits without them (--pipeline needed); planner search looks at "
-    "promising ones too (--pipeline promising)"
-)
 EPILOG = """\b
 Examples:
   planner whatif model.onnx --devices 8,16,32 --vary bandwidth=0.5:2:5 -o sweep
@@ -57,11 +52,6 @@ def whatif(
     """Plan the same model on many machines and at many sizes, and compare."""
     _check_outputs(here)
     check_picture(here.plot, "--plot", here=here.server is None)
-    common = replace(
-        common, pipeline=here.pipeline or common.pipeline, micro_batch=here.micro_batch or "auto"
-    )
-    cut = here.pipeline not in {None, *FROM_ONE_BATCH} or here.micro_batch is not None
-    swept = replace(swept, cut=cut)
     if here.server is not None:
         _sweep_there(here.server, model, common, swept, here)
         return
@@ -74,7 +64,7 @@ def whatif(
     from planner.whatif.report import answer  # noqa: PLC0415
 
     peak = "" if report.best is None else report.best.result.peak
-    _tell(answer(report), files, peak, _said(common, cut=cut), as_json=here.as_json)
+    _tell(answer(report), files, peak, as_json=here.as_json)
 
 
 def _sweep_there(
@@ -85,7 +75,7 @@ def _sweep_there(
     with Progress() as progress:
         told, made = remote_sweep(server, model, common, swept, _wishes(here), progress)
     files = _written_there(made, here.output, here.csv, here.plot)
-    _tell(told, files, "", _said(common, cut=swept.cut), as_json=here.as_json)
+    _tell(told, files, "", as_json=here.as_json)
 
 
 def _check_there(server: str, engine: str, address: str | None) -> None:
@@ -123,16 +113,7 @@ def _written_there(
     return out
 
 
-def _said(common: SearchOptions, *, cut: bool) -> tuple[str, ...]:
-    """Where the plans of a sweep may differ from what `planner search` answers."""
-    usual = common.pipeline is None and not cut and common.phase == "train"
-    return (USUAL_STAGES,) if usual else ()
-
-
-def _tell(
-    found: Mapping[str, Any], files: Sequence[Path], peak: str, said: Sequence[str], *,
-    as_json: bool,
-) -> None:  # fmt: skip
+def _tell(found: Mapping[str, Any], files: Sequence[Path], peak: str, *, as_json: bool) -> None:
     """A sweep as JSON or as text, wherever it was made."""
     written = tuple(map(str, files))
     if as_json:
@@ -146,8 +127,7 @@ def _tell(
 
         wrote = tuple(f"wrote {path}" for path in written)
         with page() as out:
-            more = (*said, *wrote)
-            show((*parts(found, peak), Lines("", ("", *more) if more else ())), out)
+            show((*parts(found, peak), Lines("", ("", *wrote) if wrote else ())), out)
     if found["best"] is None:
         raise typer.Exit(NO_PLAN_FITS)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import TypeAlias, TypeVar
@@ -85,6 +85,9 @@ class EdgeTable:
     """Bytes per pair, one (Cu, Cv) matrix for each live interval of the edge."""
     loads: FloatArray | None = None
     """What `time_s` is made of, shape (columns, Cu, Cv); None where nothing hides any of it."""
+    row_numbers: dict[int, IntArray] = field(default_factory=dict, init=False, repr=False)
+    """What solvers found of candidates with equal costs at either side: the table has many
+    readers."""
 
 
 Table = TypeVar("Table", NodeTable, EdgeTable)
@@ -300,6 +303,8 @@ class Problem:
 
         def edge_table(edge: int) -> EdgeTable:
             own = self.edge_tables[self.edge_table_of[edge]]
+            if own.loads is None:
+                return own
             time_s = _counted(own, weights[layer_of[self.edges[edge][0]]])
             return EdgeTable(time_s, own.memory_bytes)
 

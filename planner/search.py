@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from ir.batch import BatchError
 from ir.dialects import TARGETS
@@ -17,7 +19,7 @@ from planner.pipeline.one_batch import (
     batch_answer,
     prepared_model,
 )
-from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.pipeline_search import Among, search_pipeline
 from planner.pipeline.preparation import check_pipeline_request
 from planner.pipeline.search_state import Report
 from planner.pipeline.stage_plan import bound_of
@@ -67,6 +69,7 @@ def search(
     ready = ready or prepared_model(graph, cluster, request)
     planned = ready.liveness.graph
     asked = in_micro_batches(planned, request)
+    cut = partial(search_pipeline, graph, cluster, report=report, ready=ready)
     try:
         whole = batch_answer(graph, cluster, request, report, ready)
     except InfeasibleError as error:
@@ -75,33 +78,33 @@ def search(
         check_states(planned, cluster, request)
         asked = replace(asked, time_limit_s=deadline.left_s)
         try:
-            return _split(error, graph, cluster, asked, report)
+            return _split(error, asked, report, cut)
         except InfeasibleError:
             if request.pipeline not in {NEEDED, PROMISING}:
                 raise
         report("nothing fits without pipeline stages: they are tried")
         asked = replace(asked, pipeline="auto", time_limit_s=deadline.left_s)
-        return _split(error, graph, cluster, asked, report)
+        return _split(error, asked, report, cut)
     if asked is None:
         return whole.plan
     plan = whole.plan
     if _pays_for_memory(whole, request):
         asked = replace(asked, time_limit_s=deadline.left_s)
-        plan = _faster(whole, graph, cluster, asked, report)
+        plan = _faster(whole, asked, report, cut)
     if _may_have_stages(request) and not deadline.is_over:
         asked = replace(asked, pipeline="auto", time_limit_s=deadline.left_s)
-        plan = _in_stages(plan, graph, cluster, asked, report, ready)
+        plan = _in_stages(plan, asked, cut)
     return plan
 
 
 def _split(
-    error: InfeasibleError, graph: OpGraph, cluster: Cluster, asked: SearchRequest, report: Report
+    error: InfeasibleError, asked: SearchRequest, report: Report, cut: Callable[..., Plan]
 ) -> Plan:
     """The plan in micro-batches of a batch that does not fit as one."""
     needed = format_memory(error.needed_bytes)
     report(f"the whole batch needs {needed}: it is split into micro-batches")
     try:
-        plan = search_pipeline(graph, cluster, asked, report, tries_one_batch=False)
+        plan = cut(asked, among=Among.MICRO_BATCHES)
     except (RequestError, BatchError):
         raise error from None
     except InfeasibleError as smaller:
@@ -118,13 +121,13 @@ def _pays_for_memory(whole: BatchAnswer, request: SearchRequest) -> bool:
 
 
 def _faster(
-    whole: BatchAnswer, graph: OpGraph, cluster: Cluster, asked: SearchRequest, report: Report
+    whole: BatchAnswer, asked: SearchRequest, report: Report, cut: Callable[..., Plan]
 ) -> Plan:
     """The plan of one batch, or that with micro-batches and ZeRO if it is faster."""
     as_one, free = map(format_seconds, (whole.plan.estimate.step_time_s, whole.free_s))
     report(f"the whole batch takes {as_one}, {free} with more memory: micro-batches are tried")
     try:
-        found = search_pipeline(graph, cluster, asked, report, one_batch=whole)
+        found = cut(asked, one_batch=whole)
     except (RequestError, BatchError):
         return whole.plan
     if found.pipeline.is_single:
@@ -139,20 +142,11 @@ def _may_have_stages(request: SearchRequest) -> bool:
     return request.pipeline == PROMISING and request.leaves_all and TARGETS[request.target].stages
 
 
-def _in_stages(
-    plan: Plan,
-    graph: OpGraph,
-    cluster: Cluster,
-    asked: SearchRequest,
-    report: Report,
-    ready: PreparedModel,
-) -> Plan:
+def _in_stages(plan: Plan, asked: SearchRequest, cut: Callable[..., Plan]) -> Plan:
     """The plan without stages, or one with them if they promise enough and one is faster."""
     known = BatchAnswer(plan, math.inf)
     try:
-        found = search_pipeline(
-            graph, cluster, asked, report, one_batch=known, beside=ready.liveness
-        )
+        found = cut(asked, one_batch=known, among=Among.STAGES)
     except (RequestError, BatchError):
         return plan
     truncated = found.bound.truncated or plan.bound.truncated

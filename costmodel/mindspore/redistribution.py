@@ -67,6 +67,7 @@ class MindsporeRedistribution:
     _sequences: Sequences = field(init=False)
     _curves: _Curves | None = None
     _times: dict[tuple[float, float], FloatArray] = field(default_factory=dict)
+    _tiers: dict[tuple[float, float], FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._sequences = sequences_on(self.mesh.sizes, self.all_to_all)
@@ -91,8 +92,10 @@ class MindsporeRedistribution:
         """
         sequences = self._sequences.of_pairs(sources, targets)
         nbytes = math.prod(tensor.dims) * dtype_bytes(tensor.dtype)
-        curves = self._priced()
-        return curves.tiers_s(nbytes, tensor.latency_scale, self.mesh)[:, sequences]
+        curves, key = self._priced(), (nbytes, tensor.latency_scale)
+        if key not in self._tiers:
+            self._tiers[key] = curves.tiers_s(*key, self.mesh)
+        return self._tiers[key][:, sequences]
 
     def _time_s(self, nbytes: float, latency_scale: float) -> FloatArray:
         """Seconds of every sequence for a tensor of so many bytes, shape (sequences,)."""
@@ -107,7 +110,7 @@ class MindsporeRedistribution:
         curves, messages = self._curves, self._sequences.messages()
         if curves is None or curves.messages is not messages:
             self._curves = curves = _Curves(messages, self.model.table(messages.groups))
-            self._times = {}
+            self._times, self._tiers = {}, {}
         return curves
 
     def steps(self, tensor: Shardable, source: Layout, target: Layout) -> tuple[Step, ...]:

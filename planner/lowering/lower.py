@@ -57,7 +57,7 @@ def lower(liveness: Liveness, setting: Setting, basis: LoweringCache | None = No
     Args:
         liveness: of the graph.
         setting: the machine and what is asked.
-        basis: of an earlier lowering that differed in `recompute` or the memory limit alone.
+        basis: of an earlier lowering that differed in recomputation, states or memory limit alone.
     """
     return _Lowering(liveness, setting, basis or lowering_cache(liveness, setting)).run()
 

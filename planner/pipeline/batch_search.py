@@ -187,9 +187,9 @@ class BatchSearch:
             states=self.states,
         )
 
-    def _unlimited(self, mesh: Mesh) -> Outcome:
+    def _unlimited(self, mesh: Mesh, basis: LoweringCache | None = None) -> Outcome:
         """Without a memory limit the answer is exact, and often fits."""
-        lowered = self._lower(self._setting(mesh))
+        lowered = self._lower(self._setting(mesh), basis)
         sizes = lowered.problem.sizes
         self.report(f"mesh {mesh}: {len(sizes)} nodes, {sum(sizes)} candidates")
         found = Outcome(lowered, self._solve(lowered, math.inf))
@@ -238,7 +238,7 @@ class BatchSearch:
         """
         self.report("the same with ZeRO")
         self.states = StateOptions(self.request.zero)
-        free = self._unlimited(found.lowered.setting.mesh)
+        free = self._unlimited(found.lowered.setting.mesh, found.lowered.basis)
         best = self._within_buffers(free) if free.fits else free
         faster = best.solution.cost_s < found.solution.cost_s * (1 - PROMISED)
         if best.fits and (faster or not found.fits):

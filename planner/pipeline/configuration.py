@@ -11,7 +11,7 @@ from costmodel.redistribution import UNREACHABLE_S
 from planner.lowering.liveness import Interval
 from planner.lowering.lowered import Lowered, narrowed
 from planner.lowering.parameters import with_tied
-from planner.lowering.pieces import Pieces, Span, pieces_of
+from planner.lowering.pieces import Pieces, Span
 from planner.pipeline.objectives import follows_cost, least_cost
 from planner.pipeline.prices import piece_ranges, piece_times
 from planner.pipeline.search_state import PipelineSearch
@@ -250,7 +250,7 @@ class _ConfigurationLayouts:
         micro = self.task.true_micro(self.shape.micro_batch)
         spans = [Span(*self.spans[k], None, self.blocks[k][: counts[k]]) for k in numbers]
         moments = moments_of_pieces(self.shape, numbers)
-        return pieces_of(micro.liveness, micro.by_position, spans, numbers, moments)
+        return micro.pieces(spans, numbers, moments)
 
     def _lowered(self, counts: Counts, *, recompute: bool, part: int | None = None) -> Lowered:
         """All pieces side by side, or those of one part of the machine; its own in a row."""

@@ -193,7 +193,7 @@ class IntervalTables:
     def _lower(self, *, again: bool, recompute: bool, steady: bool = False) -> Lowered:
         if again not in self._pieces:
             micro = self.micro
-            self._pieces[again] = self.pricer.pieces(micro.liveness, micro.by_position, again=again)
+            self._pieces[again] = micro.pieces(self.pricer.priced_spans(again=again))
         known = [own for key, own in self._plain.items() if key[0] == again]
         kept = min(2, self.shape.micro_batches)
         setting = replace(

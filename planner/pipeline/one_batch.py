@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ir.graph import OpGraph
@@ -17,6 +17,7 @@ from planner.mindspore_searches.recursive_programming import with_recursive_pins
 from planner.pipeline.baselines import baselines, batch_places, with_baselines
 from planner.pipeline.batch_search import BatchSearch, Outcome
 from planner.pipeline.infeasibility import check_states, infeasible
+from planner.pipeline.networks import Networks
 from planner.pipeline.objectives import (
     least_memory,
     with_objective,
@@ -36,6 +37,14 @@ class PreparedModel:
     notes: tuple[str, ...]
     batch: Mapping[str, int] | str
     """Where the batch is, as `batch_places` says it."""
+    _networks: dict[SearchRequest, Networks] = field(default_factory=dict, compare=False)
+
+    def networks(self, graph: OpGraph, cluster: Cluster, request: SearchRequest) -> Networks:
+        """The model at the sizes of micro-batch of a request with a global batch."""
+        key = replace(request, pipeline="auto", time_limit_s=None)
+        if key not in self._networks:
+            self._networks[key] = Networks(graph, cluster, request, self.liveness)
+        return self._networks[key]
 
 
 def prepared_model(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> PreparedModel:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 
 from ir.graph import OpGraph
 from ir.plan import Plan
@@ -18,7 +19,6 @@ from planner.constraints.pins import pin_notes
 from planner.constraints.soft import too_many_changes
 from planner.constraints.stage_pins import held_notes
 from planner.constraints.token_cuts import context_notes
-from planner.lowering.liveness import Liveness
 from planner.lowering.lowered import Lowered
 from planner.lowering.parameters import TIED_NOTE, check_offload, no_room_on_host, tied_pairs
 from planner.lowering.pricing import MEMORY, check_cost
@@ -33,13 +33,13 @@ from planner.pipeline.objectives import (
     objective_note,
     objective_of,
 )
-from planner.pipeline.one_batch import BatchAnswer, batch_answer
+from planner.pipeline.one_batch import BatchAnswer, PreparedModel, batch_answer
 from planner.pipeline.preparation import check_pipeline_request, dialect_for
 from planner.pipeline.search_state import PipelineSearch, Report
 from planner.pipeline.soft_trade_off import soft_notes
 from planner.pipeline.solved import Solved
 from planner.pipeline.space import Configuration
-from planner.pipeline.stage_plan import Draft, bound_of, drafted, plan_of, space_of
+from planner.pipeline.stage_plan import Draft, bound_of, drafted, plan_of, space_of, with_bound
 from planner.pipeline.unequal import UnequalSearch
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.solvers import Solution
@@ -62,16 +62,26 @@ MICRO_BATCH_NOTE = (
 )
 
 
+class Among(Enum):
+    """Among which plans a search looks for the fastest."""
+
+    ALL = "all"
+    MICRO_BATCHES = "micro-batches"
+    """The batch as one is known not to fit."""
+    STAGES = "stages"
+    """Those with stages that promise to be faster than a plan without, which is known."""
+
+
 def search_pipeline(
     graph: OpGraph,
     cluster: Cluster,
     request: SearchRequest,
     report: Report = lambda _: None,
     *,
-    tries_one_batch: bool = True,
+    among: Among = Among.ALL,
     one_batch: BatchAnswer | None = None,
     any_will_do: bool = False,
-    beside: Liveness | None = None,
+    ready: PreparedModel | None = None,
 ) -> Plan:
     """The fastest plan for a global batch.
 
@@ -80,11 +90,10 @@ def search_pipeline(
         cluster: the machine.
         request: with a global batch.
         report: receives progress.
-        tries_one_batch: a step may be one micro-batch: the batch may fit as one.
+        among: what is looked at.
         one_batch: the plan of that, where it is known; it is the answer unless another is faster.
         any_will_do: the first plan that is found to fit is enough.
-        beside: stages alone are looked at, beside the plan of `one_batch`, and where they promise
-            enough; the network at the whole batch, as it is prepared.
+        ready: the model at the whole batch, where it is prepared.
 
     Raises:
         RequestError: the request does not fit the model or the machine.
@@ -95,8 +104,11 @@ def search_pipeline(
     check_cost(request.cost, dialect_for(request, cluster.devices), graph)
 
     def fastest(asked: SearchRequest) -> Plan:
-        search = PipelineSearch(graph, cluster, asked, any_will_do, whole=beside)
-        return _Search(search, report, one_batch, tries_one_batch=tries_one_batch).plan()
+        networks = None if ready is None else ready.networks(graph, cluster, asked)
+        search = PipelineSearch(
+            graph, cluster, asked, any_will_do, beside=among is Among.STAGES, known=networks
+        )
+        return _Search(search, report, one_batch, among).plan()
 
     if request.cost == MEMORY and not any_will_do:
         return least_memory(request, fastest)
@@ -105,28 +117,23 @@ def search_pipeline(
 
 class _Search:
     def __init__(
-        self,
-        task: PipelineSearch,
-        report: Report,
-        one_batch: BatchAnswer | None,
-        *,
-        tries_one_batch: bool,
+        self, task: PipelineSearch, report: Report, one_batch: BatchAnswer | None, among: Among
     ) -> None:
-        self.task, self.report, self.tries_one_batch = task, report, tries_one_batch
+        self.task, self.report, self.among = task, report, among
         self.tried: set[Configuration] = set()
         self.fitting: list[Draft] = []
         self.searched: list[Lowered] = []
         self.one_batch = None if one_batch is None else one_batch.plan
         self.one_batch_least_s = 0.0 if one_batch is None else self._least_of(one_batch)
         self.is_one_batch_known = one_batch is not None
-        self.promise, self.gain = (STAGES_PROMISE, STAGES_GAIN) if task.whole else (0.0, 0.0)
+        self.promise, self.gain = (STAGES_PROMISE, STAGES_GAIN) if task.beside else (0.0, 0.0)
         self.refused: Solved | None = None
 
     def plan(self) -> Plan:
         """The best of all shapes."""
         bounds = NetworkBounds(self.task)
         shapes = [shape for shape in self.task.shapes() if self._is_looked_at(shape, bounds)]
-        if self.task.whole is not None and not shapes:
+        if self.task.beside and not shapes:
             return self._best(math.inf)
         first = self.task.network
         said = check_offload(self.task.cluster.chip, self.task.request.offload)
@@ -140,10 +147,10 @@ class _Search:
             self._find_one_batch()
         if self.one_batch_least_s:
             bounds.known_s[Configuration(1, self.task.batch, 1)] = self.one_batch_least_s
-        goal_s = self._least_s(self.promise) if self.task.whole is not None else math.inf
+        goal_s = self._least_s(self.promise) if self.task.beside else math.inf
         bound_s = min(self._equal(shapes, bounds), self._unequal(bounds), goal_s)
         best = self._best(bound_s)
-        if self.task.whole is not None and best.pipeline.is_single:
+        if self.task.beside and best.pipeline.is_single:
             return best
         context = context_notes(
             best.graph, best.mesh, best.operators, self.task.request.ring_attention
@@ -151,8 +158,8 @@ class _Search:
         return replace(best, notes=(*best.notes, *said, *context))
 
     def _is_looked_at(self, shape: Configuration, bounds: NetworkBounds) -> bool:
-        if self.task.whole is None:
-            return self.tries_one_batch or shape.micro_batches > 1
+        if not self.task.beside:
+            return self.among is Among.ALL or shape.micro_batches > 1
         is_filled = shape.micro_batches >= shape.stages > 1
         return is_filled and bounds.of_whole_batch(shape) < self._least_s(self.promise)
 
@@ -162,7 +169,7 @@ class _Search:
             return math.inf
         search = ConfigurationSearch(self.task, shapes, bounds, self.report)
         first = self._one_stage(search)
-        if self.task.whole is not None:
+        if self.task.beside:
             self._solve_likely(search)
             return min([search.left_s, *(item.bound_s for item in search.priced)])
         priced, left_s = search.run()
@@ -262,7 +269,7 @@ class _Search:
         if plain is None or shorter < self._one_batch_s(plain) * (1 - self.gain):
             return best
         paid = self._one_batch_s(plain) - plain.estimate.step_time_s
-        return _within(plain, max(bound_s - paid, 0.0), truncated=self.task.truncated)
+        return with_bound(plain, max(bound_s - paid, 0.0), truncated=self.task.truncated)
 
     def _best_cut(self, item: Priced, least_s: float) -> Draft:
         """The best layouts of a shape: at the cuts expected to be best, or at any if few."""
@@ -361,13 +368,3 @@ class _Search:
 def _worth_s(draft: Draft) -> float:
     """Seconds by which it is compared: of a step, and what is paid for wishes."""
     return draft.step_s + draft.solved.paid_s
-
-
-def _within(plan: Plan, bound_s: float, *, truncated: bool) -> Plan:
-    """A plan of one batch on one mesh among all shapes."""
-    own, step_s = plan.bound, plan.estimate.step_time_s
-    truncated |= own.truncated
-    if bound_s >= own.bound_s:
-        return replace(plan, bound=replace(own, truncated=truncated))
-    bound = bound_of(step_s, bound_s, own.solver, truncated=truncated, proof="bounded")
-    return replace(plan, bound=bound)

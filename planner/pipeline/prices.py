@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ from costmodel.overlap import Loads
 from ir.plan_enums import MemoryCause
 from planner.lowering.liveness import Interval, Liveness
 from planner.lowering.lowered import Lowered, Node, Setting
-from planner.lowering.pieces import Cut, Pieces, pieces_of, wire_layout
+from planner.lowering.pieces import Pieces, Span, wire_layout
 from planner.pipeline.segments import Segments
 from planner.problem import EdgeTable, FloatArray, NodeTable, Problem, tables_of, with_more
 
@@ -171,10 +171,9 @@ class IntervalPricer:
         shorter = self.spans.setdefault((interval, out + 1), len(self.spans))
         return longer, shorter, spare
 
-    def pieces(self, liveness: Liveness, cuts: Mapping[int, Cut], *, again: bool = False) -> Pieces:
+    def priced_spans(self, *, again: bool = False) -> list[Span]:
         """All that are to be priced, side by side; with blocks computed again or not."""
-        spans = [self.segments.span(interval, out, again=again) for interval, out in self.spans]
-        return pieces_of(liveness, cuts, spans)
+        return [self.segments.span(interval, out, again=again) for interval, out in self.spans]
 
     def costs(self, lowered: Lowered, choice: Sequence[int]) -> IntervalCosts:
         """Of all intervals, from those priced."""

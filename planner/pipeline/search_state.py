@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from ir.batch import find_batch
 from ir.dialects import Dialect
 from ir.factor_roles import batch_places
 from ir.graph import OpGraph
@@ -25,26 +23,19 @@ from planner.constraints.stage_pins import (
     can_be_had,
     held,
     keeping,
-    marks_of,
     no_stage_has,
     with_pins,
 )
 from planner.constraints.token_cuts import RuledOut, ruled_out, without
-from planner.lowering.liveness import Liveness, analyse
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered, Setting
 from planner.lowering.optimizer_states import StateOptions
-from planner.lowering.pieces import Cut, Pieces
+from planner.lowering.pieces import Pieces
 from planner.lowering.pricing import LoweringCache
-from planner.pipeline.preparation import Batches, batches_of, dialect_for, input_layouts, prepare
+from planner.pipeline.networks import Micro, Networks
+from planner.pipeline.preparation import dialect_for, input_layouts
 from planner.pipeline.prices import setting_of
-from planner.pipeline.segments import (
-    FEWEST_CUTS,
-    SMALL_NETWORK,
-    Segments,
-    cut_network,
-    cuts_within,
-)
+from planner.pipeline.segments import SMALL_NETWORK
 from planner.pipeline.solved import send_s
 from planner.pipeline.space import Configuration, configurations_of
 from planner.pipeline.stage_cuts import least_sum_s
@@ -63,24 +54,6 @@ FAR_BEYOND = 3
 """Times the memory of all devices."""
 
 
-@dataclass(frozen=True, slots=True)
-class Micro:
-    """The network at one size of micro-batch."""
-
-    graph: OpGraph
-    liveness: Liveness
-    cuts: tuple[Cut, ...]
-    segments: Segments
-    notes: tuple[str, ...]
-    told_apart: bool = True
-    """Whether segments are equal only if pins and soft constraints are: else intervals are
-    priced without."""
-
-    @property
-    def by_position(self) -> dict[int, Cut]:
-        return {cut.position: cut for cut in self.cuts}
-
-
 @dataclass(eq=False)
 class PipelineSearch:
     """A model, a machine and a request with a global batch."""
@@ -93,10 +66,10 @@ class PipelineSearch:
     """A plan that fits is enough, and a part of the effort."""
     truncated: bool = False
     """A deadline cut something short."""
-    whole: Liveness | None = None
-    """The network at the whole batch, where it is prepared already."""
-    _scaled_at: dict[int, Micro] = field(default_factory=dict)
-    _prepared_at: dict[int, Micro] = field(default_factory=dict)
+    beside: bool = False
+    """Stages alone are looked at, beside a plan of the whole batch without."""
+    known: Networks | None = None
+    """The network at the sizes that other searches have asked for."""
     _machines: dict[tuple[int, int], tuple[Cluster, Mesh]] = field(default_factory=dict)
     _unchanged: dict[object, frozenset[str]] = field(default_factory=dict)
     _moved: dict[tuple[int, int], tuple[FloatArray, ...]] = field(default_factory=dict)
@@ -104,13 +77,12 @@ class PipelineSearch:
     def __post_init__(self) -> None:
         self.dialect: Dialect = dialect_for(self.request, self.cluster.devices)
         self.deadline = Deadline.after(self.request.time_limit_s)
-        if self.whole is not None:
-            self._scaled_at[self.batch] = self._cut(self.whole, ())
+        self.networks = self.known or Networks(self.source, self.cluster, self.request)
 
     @property
     def network(self) -> Micro:
         """The network at the size of micro-batch at which it is prepared first."""
-        return self.micro(self.first_micro_batch if self.whole is None else self.batch)
+        return self.micro(self.batch if self.beside else self.networks.smallest)
 
     @property
     def batch(self) -> int:
@@ -142,58 +114,12 @@ class PipelineSearch:
 
     def micro(self, samples: int) -> Micro:
         """The network at a size of micro-batch."""
-        if samples not in self._scaled_at:
-            self._scaled_at[samples] = self._scaled(samples) or self.prepared(samples)
-        return self._scaled_at[samples]
-
-    def prepared(self, samples: int) -> Micro:
-        """The same from the model itself."""
-        asked = replace(self.request, batch=samples)
-        ready, notes = prepare(self.source, self.cluster, asked)
-        return self._cut(analyse(ready, training=True), notes)
-
-    def _cut(self, liveness: Liveness, notes: Sequence[str]) -> Micro:
-        """A prepared network with the places where it may be cut."""
-        ready = liveness.graph
-        cuts = cuts_within(liveness, self.request.stage_starts)
-        small = len(ready.ops) <= SMALL_NETWORK
-        marks = marks_of(ready, self.request)
-        fewest = len(cuts) if self.request.stage_starts else FEWEST_CUTS
-        found = cut_network(
-            liveness, cuts, marks, always=small, effort=self.request.effort, fewest=fewest
-        )
-        said = (*notes, *found.notes)
-        return Micro(ready, liveness, found.cuts, found.segments, said, found.apart)
-
-    def _scaled(self, samples: int) -> Micro | None:
-        """The same from what two sizes of batch have shown."""
-        base, batches = self._base
-        try:
-            graph = None if batches is None else batches.at(samples)
-        except ValueError:
-            graph = None
-        if graph is None:
-            return None
-        return replace(base, graph=graph, liveness=replace(base.liveness, graph=graph))
-
-    @cached_property
-    def _base(self) -> tuple[Micro, Batches | None]:
-        """The network at the smallest size, and what a larger batch shows of others."""
-        smallest = self.first_micro_batch
-        base = self.prepared(smallest)
-        shown = None
-        if self.whole is not None:
-            shown = batches_of(base.graph, self.whole.graph, self.batch // smallest)
-        if shown is None:
-            asked = replace(self.request, batch=2 * smallest)
-            shown = batches_of(base.graph, prepare(self.source, self.cluster, asked)[0])
-        return base, shown
+        whole = self.networks.whole if self.beside and samples == self.batch else None
+        return whole or self.networks.at(samples)
 
     def true_micro(self, samples: int) -> Micro:
         """The network at a size of micro-batch as it is planned in the end."""
-        if samples not in self._prepared_at:
-            self._prepared_at[samples] = self.prepared(samples)
-        return self._prepared_at[samples]
+        return self.networks.prepared(samples)
 
     def shapes(self) -> tuple[Configuration, ...]:
         """Every shape to be looked at."""
@@ -268,14 +194,6 @@ class PipelineSearch:
     def pins(self) -> tuple[Pin, ...]:
         """Operators of the network that the user holds to cuts."""
         return pins_of(self.network.graph, self.request.pins)
-
-    @property
-    def first_micro_batch(self) -> int:
-        """The smallest size of micro-batch, in which the network is prepared first."""
-        given = self.request.micro_batch
-        if given != "auto" and self.batch % int(given) == 0:
-            return int(given)
-        return math.gcd(self.batch, max(find_batch(self.source), 1))
 
     def setting(self, micro: Micro, cluster: Cluster, mesh: Mesh, micro_batches: int) -> Setting:
         layouts = input_layouts(micro.graph, mesh, self.dialect, self.request)

@@ -111,6 +111,16 @@ def bound_of(
     return Bound(least_s, gap, proof or met, solver, truncated)
 
 
+def with_bound(plan: Plan, bound_s: float, *, truncated: bool) -> Plan:
+    """A plan of one batch on one mesh among all shapes."""
+    own, step_s = plan.bound, plan.estimate.step_time_s
+    truncated |= own.truncated
+    if bound_s >= own.bound_s:
+        return replace(plan, bound=replace(own, truncated=truncated))
+    bound = bound_of(step_s, bound_s, own.solver, truncated=truncated, proof="bounded")
+    return replace(plan, bound=bound)
+
+
 def plan_of(
     draft: Draft,
     request: SearchRequest,

@@ -166,8 +166,11 @@ def _grouped(problem: Problem, table: int, sides: Sequence[Side]) -> _Groups:
 
 def _row_numbers(table: EdgeTable, side: int) -> IndexArray:
     """Equal numbers for candidates with equal rows (side 0) or columns (side 1)."""
-    matrices = [m if side == 0 else m.T for m in (table.time_s, *table.memory_bytes)]
-    return _numbered(np.concatenate(matrices, axis=1) if len(matrices) > 1 else matrices[0])
+    if side not in table.row_numbers:
+        matrices = [m if side == 0 else m.T for m in (table.time_s, *table.memory_bytes)]
+        joined = np.concatenate(matrices, axis=1) if len(matrices) > 1 else matrices[0]
+        table.row_numbers[side] = _numbered(joined)
+    return table.row_numbers[side]
 
 
 def _numbered(matrix: FloatArray | IndexArray) -> IndexArray:

@@ -72,11 +72,6 @@ def axes_of(
         if value is not None:
             axes.append(Axis(name, (at_least_one(value, f"--{name}"),)))
     check_distinct(axes, "--vary")
-    if asked.cut and not any(axis.name == "batch" for axis in axes):
-        raise UserError(
-            "there is no batch to cut", "--pipeline or --micro-batch",
-            "give --batch N, or an axis such as --vary batch=64:1024:5",
-        )  # fmt: skip
     return tuple(axes)
 
 
@@ -135,7 +130,7 @@ def sweep_report(
     if options.exact_changes is not None:
         check_share(options.exact_changes)
     axes = axes_of(options, common, model.open_dimensions)
-    asked = Asked(model, common, axes, machine_files, options.cut)
+    asked = Asked(model, common, axes, machine_files)
     sweep = sweep_of(asked)
     if options.mix is not None:
         check_mix([place for place, _ in sweep.points], options.mix)

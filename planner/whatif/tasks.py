@@ -19,7 +19,7 @@ from ir.plan_enums import MemoryCause
 from ir.published import expected_s, expected_upper_s
 from ir.symbols import Symbol
 from ir.throughput import rates_of
-from planner.request import NEEDED, PROMISING, InfeasibleError, RequestError, SearchRequest
+from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.requests.errors import UserError
 from planner.requests.machines import JobMachine
 from planner.requests.options.searches import SearchOptions
@@ -29,7 +29,7 @@ from planner.whatif.axes import NAMES, Axis, Place, of_place, places
 from topology.cluster import Cluster
 from topology.errors import TopologyError
 
-FORMAT = 3
+FORMAT = 4
 """Counted up when equal requests may have other results: old results are then left aside."""
 MOST_POINTS = 1_000_000
 
@@ -74,8 +74,6 @@ class Asked:
     axes: tuple[Axis, ...]
     machine_files: Mapping[str, Document]
     """Texts of the clusters that are files, by name."""
-    cut: bool = False
-    """A step may be cut into micro-batches and stages: as `--pipeline` says."""
 
 
 def sweep_of(asked: Asked) -> Sweep:
@@ -111,7 +109,7 @@ def _likeness(task: PointTask) -> tuple[object, ...]:
 
 def search_options(asked: Asked, place: Place) -> SearchOptions:
     """What a single search of a point would be asked; factors on the machine aside."""
-    cluster, batch = place.get("cluster"), place.count("batch") or asked.options.batch
+    cluster = place.get("cluster")
     sizes = tuple(f"{name}={value}" for name, value in place.values if name not in NAMES)
     return replace(
         asked.options,
@@ -119,9 +117,7 @@ def search_options(asked: Asked, place: Place) -> SearchOptions:
         devices=place.count("devices") or asked.options.devices,
         cluster=asked.options.cluster if cluster is None else str(cluster),
         sequence=place.count("sequence") or asked.options.sequence,
-        batch=None if asked.cut else batch,
-        global_batch=batch if asked.cut else None,
-        pipeline=asked.options.pipeline or NEEDED,
+        batch=place.count("batch") or asked.options.batch,
     )
 
 
@@ -191,10 +187,8 @@ def named(task: PointTask) -> PointTask:
     order = () if machine.table is None else machine.table.rank_order
     parts = [
         FORMAT, task.model, machine.cluster.to_dict(), machine.notes, order,
-        request.to_dict(), request.time_limit_s,
+        request.to_dict(), request.time_limit_s, request.pipeline,
     ]  # fmt: skip
-    if request.global_batch is None and request.pipeline == PROMISING:
-        parts.append(PROMISING)
     return replace(task, key=digest(parts))
 
 

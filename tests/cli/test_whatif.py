@@ -122,7 +122,7 @@ def test_nothing_that_fits_has_its_own_exit_status(planner: Planner, mlp: Path) 
     [
         (("--vary", "speed=1:2:3"), "unknown axis 'speed'"),
         (("--vary", "devices=2"), "axis 'devices' is given twice"),
-        (("--pipeline", "auto"), "there is no batch to cut"),
+        (("--pipeline", "auto"), "it cuts the batch of a step, and there is none"),
         (("--engine", "cloud"), "unknown engine 'cloud'"),
         (("--address", "a:1"), "only Ray has an address"),
         (("--tokens", "1e9"), "tokens and days go together"),

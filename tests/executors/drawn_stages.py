@@ -13,8 +13,9 @@ from ir.graph import OpGraph
 from ir.plan import Plan
 from planner.lowering.pieces import Cut, Pieces, Span, cuts_of, pieces_of
 from planner.pipeline.configuration import parts_alike
+from planner.pipeline.networks import Micro
 from planner.pipeline.prices import piece_times
-from planner.pipeline.search_state import Micro, PipelineSearch
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.solved import Group, Solved
 from planner.pipeline.space import Configuration, in_flight, moments_of_pieces
 from planner.pipeline.stage_plan import bound_of, drafted, plan_of, space_of

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.collectives import Collective, CollectiveModel, CurveTable
 from costmodel.mindspore.redistribution import MindsporeRedistribution
@@ -55,6 +56,7 @@ class MindsporeEdges:
     """Micro-batches that share what happens once in a step."""
     _mirror: dict[tuple[Layout, Shardable], Step | None] = field(default_factory=dict)
     _mirrors: dict[tuple[Layout, ...], CurveTable] = field(default_factory=dict)
+    _crossed: dict[tuple[Layout, ...], NDArray[np.bool_]] = field(default_factory=dict)
 
     def steady(self) -> MindsporeEdges:
         return replace(self, once_per=math.inf)
@@ -92,9 +94,7 @@ class MindsporeEdges:
             return Messages(gather, again, none, none)
         single = self.micro_batches == 1
         mirror_s = self._mirror_s(kind.tensor, source)
-        crossed = [self.mesh.tiers_of(self._copies(rest)) for rest in source.forward]
-        held = [[tier in own for own in crossed] for tier in self.mesh.used_tiers]
-        stack = np.vstack([mirror_s[None], np.array(held).reshape(-1, len(crossed)) * mirror_s])
+        stack = np.vstack([mirror_s[None], self._tiers_of_copies(source) * mirror_s])
         once = np.broadcast_to(stack[:, :, None], gather.shape)
         return Messages(gather, again, none if single else gather, once + gather * single)
 
@@ -133,6 +133,14 @@ class MindsporeEdges:
         return self._mirrors[source.forward].time_s(
             rows, nbytes.astype(np.float64), tensor.latency_scale
         )
+
+    def _tiers_of_copies(self, source: LayoutTable) -> NDArray[np.bool_]:
+        """Whether the copies of a parameter in each state lie across a tier, (tiers, states)."""
+        if source.forward not in self._crossed:
+            crossed = [self.mesh.tiers_of(self._copies(rest)) for rest in source.forward]
+            held = [[tier in own for own in crossed] for tier in self.mesh.used_tiers]
+            self._crossed[source.forward] = np.array(held, dtype=bool).reshape(-1, len(crossed))
+        return self._crossed[source.forward]
 
     def _copies(self, rest: Layout) -> tuple[int, ...]:
         """Axes that do not split a parameter at rest."""

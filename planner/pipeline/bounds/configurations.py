@@ -15,8 +15,9 @@ from costmodel.schedules.in_flight import in_flight_counts
 from planner.pipeline.bounds.step import Least, cut_step_s, least_step_s
 from planner.pipeline.chain import FloatArray
 from planner.pipeline.interval_tables import IntervalTables
+from planner.pipeline.networks import Micro
 from planner.pipeline.prices import IntervalCosts
-from planner.pipeline.search_state import Micro, PipelineSearch
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.segments import SMALL_NETWORK
 from planner.pipeline.solved import send_s, slowest, wire_bytes
 from planner.pipeline.space import Configuration, moments_of

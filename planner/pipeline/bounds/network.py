@@ -25,7 +25,6 @@ import numpy as np
 
 from costmodel.schedules.closed_form import even_step_s
 from costmodel.schedules.in_flight import in_flight_counts
-from planner.lowering.pieces import pieces_of
 from planner.pipeline.bounds.configurations import entry_s
 from planner.pipeline.bounds.one_device import OneDevice
 from planner.pipeline.bounds.whole_network import PieceBytes, Price, WholeNetwork
@@ -224,12 +223,13 @@ class NetworkBounds:
         wholes = self._wholes(shape, cluster, mesh)
         whole = next(wholes)
         total_s = whole.free_s
-        known = shape.micro_batches * total_s / shape.stages >= enough_s
-        steady_s = 0.0 if known else next(wholes, whole).free_s
-        total = _Total(total_s, steady_s)
         self._held[shape] = whole.held
-        self._totals.setdefault(shape.stages, {})[shape.micro_batch] = total
         self.work += sum(whole.lowered.problem.sizes)
+        totals = self._totals.setdefault(shape.stages, {})
+        totals[shape.micro_batch] = _Total(total_s, 0.0)
+        if min(map(self.of, shapes)) >= enough_s:
+            return
+        totals[shape.micro_batch] = _Total(total_s, next(wholes, whole).free_s)
         limit = self.task.limit_bytes
         if 0 < limit < math.inf and total_s > 0:
 
@@ -282,7 +282,7 @@ class NetworkBounds:
         taken_out = (spare, spare + 1) if spare else (0,)
         again = is_whole and self.task.request.recompute == "full"
         spans = [segments.span(every, out, again=again) for out in taken_out]
-        pieces = pieces_of(micro.liveness, micro.by_position, spans)
+        pieces = micro.pieces(spans)
         setting = replace(
             self.task.setting(micro, cluster, mesh, shape.micro_batches),
             in_flight=(1,) * len(spans),

@@ -117,7 +117,7 @@ class ConfigurationSearch:
                 return None
             if self.bounds.is_refined(self.groups[best][0]):
                 return best
-            self.bounds.refine(self.groups[best], enough_s)
+            self.bounds.refine(self.groups[best], min(enough_s, self.least_s))
         self.task.truncated |= bool(self.left)
         return None
 

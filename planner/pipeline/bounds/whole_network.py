@@ -13,7 +13,7 @@ from planner.lowering.lowered import Lowered, Node, NodeKind
 from planner.pipeline.chain import FloatArray
 from planner.pipeline.prices import kept_pairs, piece_times
 from planner.pipeline.search_state import PipelineSearch
-from planner.problem import EdgeTable, NodeTable, Problem, tables_of
+from planner.problem import EdgeTable, NodeTable, Problem, Tables, tables_of
 from planner.solvers.bounding_sums import bounding_sums
 
 WHOLE = frozenset({"auto", "full"})
@@ -55,6 +55,8 @@ class WholeNetwork:
     """What is held at that."""
     overlapped: Problem
     """The problem that the sum bounds."""
+    edges: Tables[EdgeTable]
+    """Of the sum at any price: nothing on them is computed again."""
 
     @classmethod
     def of(cls, task: PipelineSearch, lowered: Lowered, spare: int, pieces: int) -> WholeNetwork:
@@ -70,11 +72,12 @@ class WholeNetwork:
 
         def least(sums: Problem) -> tuple[int, ...]:
             own = replace(lowered, problem=sums)
-            free_s, choice = _least(task, own, Price(0.0, 0.0, 0.0), spare)
+            edges = kept_edges(own)
+            free_s, choice = _least(task, own, edges, Price(0.0, 0.0, 0.0), spare)
             by_piece = bytes_of_pieces(own, choice)
             pairs = zip(by_piece[0], by_piece[pieces - 1], strict=True)
             held = PieceBytes(*(a + spare * (a - b) for a, b in pairs))
-            found.append(cls(task, own, spare, free_s, held, lowered.problem))
+            found.append(cls(task, own, spare, free_s, held, lowered.problem, edges))
             return choice
 
         for _ in bounding_sums(lowered.problem, least):
@@ -83,21 +86,22 @@ class WholeNetwork:
 
     def least_s(self, price: Price) -> float:
         """Seconds of a micro-batch at least, with what is paid for its memory."""
-        return _least(self.task, self.lowered, price, self.spare)[0]
+        return _least(self.task, self.lowered, self.edges, price, self.spare)[0]
 
 
 def _least(
-    task: PipelineSearch, lowered: Lowered, price: Price, spare: int
+    task: PipelineSearch, lowered: Lowered, edges: Tables[EdgeTable], price: Price, spare: int
 ) -> tuple[float, tuple[int, ...]]:
     """Seconds of a micro-batch at a price at least, and the candidates, none that computes again.
 
     Args:
         task: what is asked.
         lowered: pieces of the network; one with a period less stands last.
+        edges: as `kept_edges` gives them.
         price: of memory.
         spare: periods that stand there no more.
     """
-    problem = priced_whole(lowered, price, task.request.recompute)
+    problem = priced_whole(lowered, edges, price, task.request.recompute)
     found = task.solve(problem)
     choice = found.choice or ()
     pieces = 1 + max(node.stage for node in lowered.nodes)
@@ -110,11 +114,14 @@ def _least(
     return float(times[0] + spare * (times[0] - times[-1])) - slack_s, kept
 
 
-def priced_whole(lowered: Lowered, price: Price, recompute: str) -> Problem:
+def priced_whole(
+    lowered: Lowered, edges: Tables[EdgeTable], price: Price, recompute: str
+) -> Problem:
     """The problem with prices on what is kept, without a limit.
 
     Args:
         lowered: pieces of the network, each operator offered to be computed again or not.
+        edges: as `kept_edges` gives them.
         price: of memory.
         recompute: what may be computed again, as the request says it.
     """
@@ -125,16 +132,21 @@ def priced_whole(lowered: Lowered, price: Price, recompute: str) -> Problem:
         own = problem.node_tables[problem.node_table_of[number]]
         return _priced(nodes[number], own, price, recompute)
 
+    own = tables_of(zip(problem.node_table_of, again, strict=True), node_table)
+    return problem.without_memory(own, edges)
+
+
+def kept_edges(lowered: Lowered) -> Tables[EdgeTable]:
+    """Tables of the edges between candidates of which none is computed again."""
+    problem, nodes = lowered.problem, lowered.nodes
+
     def edge_table(number: int) -> EdgeTable:
         time_s = problem.edge_tables[problem.edge_table_of[number]].time_s
         source, target = problem.edges[number]
         return EdgeTable(kept_pairs(time_s, nodes[source], nodes[target]))
 
-    ends = ((again[source], again[target]) for source, target in problem.edges)
-    return problem.without_memory(
-        tables_of(zip(problem.node_table_of, again, strict=True), node_table),
-        tables_of(zip(problem.edge_table_of, ends, strict=True), edge_table),
-    )
+    ends = ((bool(nodes[u].recomputes), bool(nodes[v].recomputes)) for u, v in problem.edges)
+    return tables_of(zip(problem.edge_table_of, ends, strict=True), edge_table)
 
 
 def bytes_of_pieces(lowered: Lowered, choice: Sequence[int]) -> dict[int, PieceBytes]:

@@ -115,7 +115,7 @@ class SearchOptions:
         help="The same as --batch N --pipeline auto.",
     )] = None
     micro_batch: Annotated[str, Option(
-        group=Group.BATCH, value="auto|M", unit="samples", commands=_SEARCH,
+        group=Group.BATCH, value="auto|M", unit="samples", commands=("search", "whatif"),
         help="Samples of a micro-batch over all devices of a stage.",
         choices=("auto",), counts=True, noun="size of a micro-batch",
     )] = "auto"
@@ -142,8 +142,8 @@ class SearchOptions:
         help="Tensor parallel degree to hold: weights of matrix products are split so many ways.",
     )] = None
     pipeline: Annotated[str | None, Option(
-        group=Group.SEARCH, value="promising|needed|auto|off|N", first=True, commands=_SEARCH,
-        flags=("--pipeline", "--pp"), usual="promising, in a sweep needed",
+        group=Group.SEARCH, value="promising|needed|auto|off|N", first=True,
+        commands=("search", "whatif"), flags=("--pipeline", "--pp"), usual="promising",
         help="Pipeline stages: where nothing fits without them (needed), there and where a bound "
         "promises 3 % (promising), compared with all else from the start (auto), none (off), or so "
         "many. Micro-batches are decided with them.",

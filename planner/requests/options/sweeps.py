@@ -33,8 +33,6 @@ class SweepOptions:
         "sample; an open dimension of a model file is an axis by its name. Ranges have equal "
         "ratios; whole numbers in them are multiples of 8. May be repeated.",
     )] = ()
-    cut: bool = False
-    """Every plan may cut its step, as `--pipeline` and `--micro-batch` say."""
     tokens: Annotated[str | None, Option(
         group=Group.SWEEP, value="T", unit="tokens", first=True,
         help="With --days: the fewest devices that train on so many tokens in that time, such as "

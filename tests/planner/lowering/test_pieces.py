@@ -123,7 +123,7 @@ def test_long_intervals_of_equal_layers_follow_from_short_ones() -> None:
     pricer = IntervalPricer(segments, [3])
     assert len(pricer.spans) < len(pricer.intervals())
     by_position = {cut.position: cut for cut in cuts}
-    pieces = pricer.pieces(whole, by_position)
+    pieces = pieces_of(whole, by_position, pricer.priced_spans())
     own = setting(whole.graph, in_flight=(2,) * len(pricer.spans))
     lowered = lower(pieces.liveness, setting_of(own, pieces))
     found = solver_by_name("portfolio").solve(lowered.problem, Budget(), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,13 +12,22 @@ from executors.rescaling import rescaled
 from executors.shrink import shrunk
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json
+from planner import explain
+from planner.difference import difference
 from planner.pipeline.pipeline_search import STAGES_GAIN, STAGES_PROMISE
 from planner.request import NEEDED, PROMISING, SearchRequest
 from planner.requests.options.searches import SearchOptions
+from planner.requests.plan_json import found
 from planner.requests.search_request import search_request
+from planner.requests.searches import question
+from planner.requests.simulations import answer
+from planner.requests.sources import ModelSource
 from planner.search import search
-from planner.whatif.axes import Place
-from planner.whatif.tasks import search_options, task_at
+from planner.whatif.axes import Place, of_place, parse_axes
+from planner.whatif.tasks import Asked, sweep_of, task_at
+from planner.whatif.workbench import Workbench, result_of
+from service.views.summary import summary_view
+from service.views.whatif import Factors, whatif_view
 from tests.builders import mlp
 from tests.executors.test_pipeline import verdict_on
 from tests.planner.whatif.sweeps import asked
@@ -28,6 +36,7 @@ from topology.catalogue import named_cluster
 
 BATCH = 8192
 SLOW, USUAL = 0.05, 1.0
+POINT = Place((("devices", 2), ("batch", 64)))
 TARGETS = ("torch", "mindspore", "generic", "jax")
 
 
@@ -79,22 +88,51 @@ def test_jax_runs_a_plan_as_one_program() -> None:
     assert plan_of("jax", PROMISING, SLOW).pipeline.is_single
 
 
-def test_a_search_looks_at_promising_stages_and_a_sweep_at_needed_ones() -> None:
-    batch = SearchOptions(batch=64)
-    assert search_request(batch).pipeline == PROMISING
-    assert search_options(asked(batch=64), Place(())).pipeline == NEEDED
-    for pipeline in (NEEDED, PROMISING, "off"):
-        held = replace(batch, pipeline=pipeline)
-        assert search_request(held).pipeline == pipeline
-        assert search_request(held).batch == 64
-        assert search_options(asked(batch=64, pipeline=pipeline), Place(())).pipeline == pipeline
+@pytest.mark.parametrize("pipeline", [None, NEEDED, PROMISING, "off", "auto", "2"])
+def test_a_search_and_a_sweep_look_at_the_same_stages(pipeline: str | None) -> None:
+    options = SearchOptions(batch=64, devices=2, pipeline=pipeline)
+    request = search_request(options)
+    is_cut = pipeline in {"auto", "2"}
+    assert (request.batch, request.global_batch) == ((None, 64) if is_cut else (64, None))
+    assert request.pipeline == (pipeline or PROMISING)
+    task = task_at(asked("devices=2,batch=64", pipeline=pipeline), POINT)
+    assert task is not None
+    assert task[0].request.to_dict() == request.to_dict()
+    assert task[0].request.pipeline == request.pipeline
 
 
 def test_results_of_a_sweep_are_kept_apart_by_what_stages_it_looks_at() -> None:
     keys = set()
-    for pipeline in (None, NEEDED, PROMISING):
-        what = asked("devices=2", pipeline=pipeline)
-        task = task_at(what, Place((("devices", 2),)))
+    for pipeline in (None, PROMISING, NEEDED, "off"):
+        task = task_at(asked("devices=2,batch=64", pipeline=pipeline), POINT)
         assert task is not None
         keys.add(task[0].key)
-    assert len(keys) == 2
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize("bandwidth", [SLOW, USUAL])
+def test_a_point_of_a_sweep_has_the_stages_of_a_search(bandwidth: float) -> None:
+    model = ModelSource("mlp", lambda _: mlp(8, BATCH, 2048, 8192), lambda *_: {})
+    options = SearchOptions(cluster="dgx-h100", devices=16, target="torch", batch=BATCH)
+    axes = parse_axes(f"devices=16,batch={BATCH},bandwidth={bandwidth}")
+    (task,) = sweep_of(Asked(model, options, axes, {})).tasks
+    swept = Workbench({task.model: model.graph({})}, keep_plans=False).plan(task)
+    machine = of_place(named_cluster("dgx-h100", 16), Place((("bandwidth", bandwidth),)))
+    single = search(model.graph({}), machine, question(model, options).request)
+    assert plan_to_json(task.machine.noted(single)) == plan_to_json(swept)
+    assert swept.pipeline.is_single is (bandwidth == USUAL)
+
+
+@pytest.mark.parametrize("target", ["torch", "mindspore"])
+def test_all_tell_the_same_step_of_promising_stages(target: str) -> None:
+    plan = plan_of(target, PROMISING, SLOW)
+    told = {
+        "search": found(plan)["step_time_s"],
+        "summary": summary_view(plan)["step_s"],
+        "sweep": result_of(plan).step_s,
+        "simulate": answer(simulate_plan(plan, Effects()))["estimate_s"],
+        "diff": difference(plan, plan).step_time_s.first,
+        "operator": explain.why(plan, plan.operators[0].name).step_time_s,
+        "what if": whatif_view(plan, Factors())["before"]["step_s"],
+    }
+    assert told == {who: pytest.approx(plan.estimate.step_time_s, rel=1e-9) for who in told}

@@ -12,5 +12,4 @@ from tests.builders import mlp
 def asked(axes: str = "devices=2,4,bandwidth=0.5,1", **options: object) -> Asked:
     """Points of two products on parts of an Atlas server."""
     source = ModelSource("mlp", lambda _: mlp(2, batch=32), lambda *_: {})
-    cut = bool(options.pop("cut", False))
-    return Asked(source, SearchOptions(**options), parse_axes(axes), {}, cut)  # type: ignore[arg-type]
+    return Asked(source, SearchOptions(**options), parse_axes(axes), {})  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def test_a_response_is_the_slope_between_two_searches() -> None:
 
 
 def test_a_plan_with_stages_responds_to_the_machine() -> None:
-    sweep = sweep_of(asked("devices=4,batch=32", cut=True, pipeline="2"))
+    sweep = sweep_of(asked("devices=4,batch=32", pipeline="2"))
     (task,) = sweep.tasks
     plan = Workbench(sweep.graphs, keep_plans=False).plan(task)
     same = repriced(plan, task.machine.cluster).estimate.step_time_s

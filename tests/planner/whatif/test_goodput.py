@@ -104,7 +104,7 @@ def test_without_a_server_the_job_goes_on_with_the_plan_of_the_rest() -> None:
 
 
 def test_a_job_with_stages_goes_on_with_stages() -> None:
-    what = asked("devices=16,batch=64", cut=True, pipeline="2")
+    what = asked("devices=16,batch=64", pipeline="2")
     (point,) = run(sweep_of(what), LocalEngine(1), Store(None))
     assert "pp=2" in point.result.outline
     found = aftermath(what, point, Failures(1e7), Store(None)).fallback

@@ -116,7 +116,7 @@ def test_a_plan_that_was_not_cut_stays_whole() -> None:
     )
     larger, _ = whole(batch=64, pipeline="off", micro_batch="64")
     assert priced_at(plan, task.true_micro(64).graph) >= larger.bound.bound_s * (1 - 1e-9)
-    sweep = sweep_of(asked("devices=4,batch=16,64", cut=True, pipeline="off"))
+    sweep = sweep_of(asked("devices=4,batch=16,64", pipeline="off"))
     store = Store(None)
     points = run(sweep, LocalEngine(1), store)
     found = shapes(sweep, points, "uniform", store)
@@ -124,7 +124,7 @@ def test_a_plan_that_was_not_cut_stays_whole() -> None:
 
 
 def test_a_mix_of_steps_that_may_be_cut_has_a_plan_for_all_and_a_few() -> None:
-    what = asked("devices=8,batch=16,64,1024", cut=True, pipeline="2")
+    what = asked("devices=8,batch=16,64,1024", pipeline="2")
     sweep, store = sweep_of(what), Store(None)
     store.wants_plans = True
     seen: list[Count] = []

@@ -43,7 +43,7 @@ def test_a_point_is_the_plan_of_a_single_search_byte_for_byte(
 
 
 def test_a_step_that_may_be_cut_is_the_plan_of_its_global_batch() -> None:
-    what = asked("devices=4,batch=32", cut=True)
+    what = asked("devices=4,batch=32", pipeline="auto")
     (task,) = sweep_of(what).tasks
     graph = what.model.graph({})
     assert task.request.global_batch == 32

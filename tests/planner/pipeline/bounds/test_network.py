@@ -67,6 +67,18 @@ def test_few_equal_layers_do_not_stand_for_many_in_the_bound_of_one_stage() -> N
     assert priced.bound_s <= found.step_s * (1 + 1e-9)
 
 
+def test_a_bound_is_worked_out_as_far_as_it_decides() -> None:
+    own = task(6, 8, None, 256, SearchRequest(global_batch=2, target="torch"))
+    shape = Configuration(2, 1, 2)
+    whole_s, found = floor_s(own, shape), []
+    for share in (0.5, 0.9, 1.01):
+        bounds = NetworkBounds(own)
+        bounds.refine([shape], share * whole_s)
+        found.append(bounds.of(shape))
+        assert min(share, 1.0) * whole_s <= found[-1] <= whole_s
+    assert found[0] < found[-1]
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Configuration, int, int, SearchRequest]:
     stages = draw(st.sampled_from([1, 2]))
