@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,51 +36,6 @@ def pipeline_time_s(stage_times_s: Sequence[float], micro_batches: int, chunks: 
     """
     slowest = max(stage_times_s)
     return micro_batches * slowest + (sum(stage_times_s) - slowest) / chunks
-
-
-class Cut(Protocol):
-    """How a step is cut."""
-
-    @property
-    def stages(self) -> int: ...
-    @property
-    def chunks(self) -> int: ...
-    @property
-    def micro_batches(self) -> int: ...
-
-
-def even_step_s(shared_s: float, steady_s: float, shape: Cut) -> float:
-    """Seconds of a step that stages take at least, however they share the work.
-
-    However p of them share the work U of a micro-batch, the order of the passes leaves no less than
-
-        (m + p - 1) U / p            1F1B, m > p,
-        2 p U / (2 p + 1 - m)        1F1B, m <= p,
-        (m + (p - 1) / 2 v) U / p    interleaved, v chunks.
-
-    A chain of passes, each of which waits for the one before it, takes no longer than the step, nor
-    does the mean of several chains. For interleaved stages take that which goes up to chunk c of
-    stage s with the first micro-batch, through all that the stage then has in its order, and down
-    again with the last one: it has m times u_s, u of all pieces before, and p times less of what
-    the stage did in its chunks before c. Weights 1 / (p v) for c > 0, and what makes the sum over c
-    of each s grow linearly with s for c = 0, give every piece the number above. For 1F1B chains
-    turn at the last stage and go up once more before the last micro-batch. The first two are exact
-    (linear programmes over all ways to share the work say the same; the tests solve them), the
-    third leaves up to half of the idle time out.
-
-    Args:
-        shared_s: of one micro-batch through all stages, with its share of what happens once.
-        steady_s: the same without it.
-        shape: of the step.
-    """
-    stages, times = shape.stages, shape.micro_batches
-    if shape.chunks > 1:
-        rounds = (times + (stages - 1) / (2 * shape.chunks)) / stages
-    elif times > stages:
-        rounds = (times + stages - 1) / stages
-    else:
-        rounds = 2 * stages / (2 * stages + 1 - times)
-    return max(times * shared_s / stages, rounds * steady_s)
 
 
 class Elsewhere(NamedTuple):

@@ -17,12 +17,13 @@ from planner.pipeline.prices import (
     IntervalCosts,
     IntervalPricer,
     extrapolated,
+    least_updates_s,
     memory_unit,
     priced_memory,
 )
 from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration
-from planner.problem import Problem
+from planner.problem import FloatArray, Problem
 from planner.solvers.bounding_sums import bounding_sums
 
 PRICE_STEPS = 5
@@ -85,6 +86,11 @@ class IntervalTables:
         low, high = (own.problem.with_all_hidden() for own in (steady, shared))
         whole = extrapolated(low, high, float(self.shape.micro_batches))
         return least, self._solved(replace(steady, problem=whole))
+
+    def updates_s(self) -> FloatArray:
+        """Seconds in which intervals update their parameters at least, once in a step."""
+        shared = self._made(again=self._always, recompute=False)
+        return self.pricer.table(least_updates_s(shared, len(self.pricer.spans)))
 
     def under_change_prices(self) -> Iterator[tuple[float, IntervalCosts]]:
         """The least with a price on operators that an older plan split otherwise, and these prices

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from costmodel.overlap import Loads
 from ir.plan_enums import MemoryCause
 from planner.lowering.liveness import Interval, Liveness
-from planner.lowering.lowered import Lowered, Node, Setting
+from planner.lowering.lowered import Lowered, Node, NodeKind, Setting
 from planner.lowering.pieces import Pieces, Span, wire_layout
 from planner.pipeline.segments import Segments
 from planner.problem import EdgeTable, FloatArray, NodeTable, Problem, tables_of, with_more
@@ -178,16 +178,19 @@ class IntervalPricer:
     def costs(self, lowered: Lowered, choice: Sequence[int]) -> IntervalCosts:
         """Of all intervals, from those priced."""
         own = piece_costs(lowered, choice, len(self.spans))
+        every = (own.time_s, own.peak_bytes, own.kept_bytes)
+        return IntervalCosts(*map(self.table, every))
+
+    def table(self, values: FloatArray) -> FloatArray:
+        """What is known of the pieces priced for all intervals, shape (L, L + 1)."""
         count = self.segments.count
         places = np.array(self.places, dtype=np.intp).reshape(-1, 2)
         longer, shorter, spare = self.wanted.T
-        tables = []
-        for values in (own.time_s, own.peak_bytes, own.kept_bytes):
-            table = np.full((count, count + 1), np.inf)
-            each = values[longer] + spare * (values[longer] - values[shorter])
-            table[places[:, 0], places[:, 1]] = each
-            tables.append(table)
-        return IntervalCosts(*tables)
+        found = np.full((count, count + 1), np.inf)
+        found[places[:, 0], places[:, 1]] = values[longer] + spare * (
+            values[longer] - values[shorter]
+        )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +288,18 @@ def _priced_node(
     better = np.where(cost[again] < cost[kept], again, kept)
     loads = None if priced.loads is None else priced.loads[:, better]
     return NodeTable(cost[better], axes=axes, loads=loads), better
+
+
+def least_updates_s(lowered: Lowered, pieces: int) -> FloatArray:
+    """Seconds in which every piece updates its parameters at least, once in a step, by its number;
+    shape (pieces,).
+    """
+    problem, found = lowered.problem, np.zeros(pieces)
+    least_s = [float(table.time_s.min(initial=np.inf)) for table in problem.node_tables]
+    for node, table in zip(lowered.nodes, problem.node_table_of, strict=True):
+        if node.kind is NodeKind.PARAMETER:
+            found[node.stage] += least_s[table] * lowered.setting.once_per
+    return found
 
 
 def kept_pairs(costs: FloatArray, source: Node, target: Node) -> FloatArray:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.schedules.closed_form import even_step_s
+from costmodel.schedules.least_step import Work, even_step_s
 from planner.pipeline.bounds.configurations import Priced
 from planner.pipeline.bounds.configurations import entry_s as entry_s_of
 from planner.pipeline.bounds.network import NetworkBounds
@@ -190,7 +190,7 @@ class _Pricing:
             steady = self._least(table)[1]
             in_order_s = least_in_order_s(
                 table, steady, self.units, shape.micro_batches, self.stages, SPACING,
-                lambda count, sum_s: even_step_s(0.0, sum_s, replace(shape, stages=count)),
+                lambda count, sum_s: even_step_s(Work(0.0, sum_s), replace(shape, stages=count)),
             )  # fmt: skip
             found = max(found, in_order_s)
         slack_s = sum(own.slack_s for own in self.tables)

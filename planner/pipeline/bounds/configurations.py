@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.schedules.closed_form import even_step_s
 from costmodel.schedules.in_flight import in_flight_counts
+from costmodel.schedules.least_step import Work, even_step_s
 from planner.pipeline.bounds.step import Least, cut_step_s, least_step_s
 from planner.pipeline.chain import FloatArray
 from planner.pipeline.interval_tables import IntervalTables
@@ -82,17 +82,20 @@ class _Found(NamedTuple):
 
 
 def price_configurations(
-    task: PipelineSearch, shapes: Sequence[Configuration], least_s: float
+    task: PipelineSearch, shapes: Sequence[tuple[Configuration, Work]], least_s: float
 ) -> tuple[list[Priced], int]:
     """What the best cuts of shapes take that differ in their chunks alone, and the work done.
 
-    Layouts within the memory are sought only if they can take less than `least_s`.
+    Args:
+        task: what is asked.
+        shapes: each with what the whole network shows all its stages to do at least.
+        least_s: layouts within the memory are sought only if they can take less.
     """
-    tables = IntervalTables(task, shapes)
+    tables = IntervalTables(task, [shape for shape, _ in shapes])
     pricing = _Pricing(task, tables)
     found: list[Priced] = []
-    for shape in shapes:
-        found.append(pricing.priced(shape, least_s))
+    for shape, total in shapes:
+        found.append(pricing.priced(shape, total, least_s))
         least_s = min(least_s, found[-1].expected_s)
     return found, tables.work
 
@@ -112,22 +115,27 @@ class _Pricing:
     def _least(self, shared_s: FloatArray) -> Least:
         """What intervals take at least; one stage needs no more than with its share of all."""
         if self.tables.shape.stages == 1:
-            return Least(shared_s, np.where(np.isfinite(shared_s), 0.0, np.inf), shared_s)
+            none = np.where(np.isfinite(shared_s), 0.0, np.inf)
+            return Least(shared_s, none, shared_s, none)
         steady, whole = self.tables.without_and_with_once()
-        return Least(shared_s, steady.time_s + self.entry_s, whole.time_s + self.entry_s)
+        steady_s, whole_s = (own.time_s + self.entry_s for own in (steady, whole))
+        return Least(shared_s, steady_s, whole_s, self.tables.updates_s())
 
     def _option(self, costs: IntervalCosts, share: float) -> _Option:
         return _Option(costs.time_s + self.entry_s, costs, share)
 
-    def priced(self, shape: Configuration, least_s: float) -> Priced:
+    def priced(self, shape: Configuration, total: Work, least_s: float) -> Priced:
         """One shape."""
         least = self._near([self.free.time_s] * shape.pieces, shape)
         if least is None:
             return Priced(shape, math.inf, math.inf, (), ())
-        least_s_of_all = least_step_s(self._all_near(shape), shape)
+        pieces = self._all_near(shape)
+        least_s_of_all = least_step_s(pieces, shape, total)
+        if least_s_of_all < least_s:
+            least_s_of_all = least_step_s(pieces, shape, total, closely=True)
         if self.tables.is_charged:
             total_s = least_sum_s([self.free.time_s] * shape.pieces)
-            least_s_of_all = max(least_s_of_all, even_step_s(total_s, 0.0, shape))
+            least_s_of_all = max(least_s_of_all, even_step_s(Work(total_s, 0.0), shape))
         least_s_of_all = max((least_s_of_all, *self._change_bounds_s(shape)))
         bound_s = max(least_s_of_all - shape.micro_batches * self.tables.slack_s, 0.0)
         options = [self.free]
@@ -188,7 +196,7 @@ class _Pricing:
         """Bounds of a step by prices on operators that an older plan split otherwise."""
         for price_s, costs in self.under_change_prices:
             near = self._where_near([costs.time_s + self.entry_s] * shape.pieces, shape)
-            even_s = even_step_s(least_sum_s(near), 0.0, shape)
+            even_s = even_step_s(Work(least_sum_s(near), 0.0), shape)
             yield even_s - price_s * (self.task.soft.most or 0)
 
     def _near(

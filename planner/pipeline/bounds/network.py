@@ -19,12 +19,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.schedules.closed_form import even_step_s
 from costmodel.schedules.in_flight import in_flight_counts
+from costmodel.schedules.least_step import NOTHING, Work, even_step_s
 from planner.pipeline.bounds.configurations import entry_s
 from planner.pipeline.bounds.one_device import OneDevice
 from planner.pipeline.bounds.whole_network import PieceBytes, Price, WholeNetwork
@@ -113,18 +112,6 @@ def best_bound(
     return best[0]
 
 
-class _Total(NamedTuple):
-    """Seconds of the whole network in one place, at least."""
-
-    shared_s: float
-    """With the share in a micro-batch of what happens once in a step."""
-    steady_s: float
-    """Without it."""
-
-    def times(self, factor: float) -> _Total:
-        return _Total(self.shared_s * factor, self.steady_s * factor)
-
-
 @dataclass(slots=True)
 class NetworkBounds:
     """Bounds that get better the more is known."""
@@ -134,9 +121,9 @@ class NetworkBounds:
     """Candidates in the problems solved."""
     _one_device: tuple[OneDevice, OneDevice] | None = None
     """With and without what happens once in a step."""
-    _samples: dict[float, _Total] = field(default_factory=dict)
+    _samples: dict[float, Work] = field(default_factory=dict)
     """The same on a device by the samples that it computes."""
-    _totals: dict[int, dict[int, _Total]] = field(default_factory=dict)
+    _totals: dict[int, dict[int, Work]] = field(default_factory=dict)
     """By number of stages and size of micro-batch the seconds of the whole network on a stage."""
     _sends: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
     """The same of the cheapest cuts together, by how many there are."""
@@ -146,36 +133,44 @@ class NetworkBounds:
     known_s: dict[Configuration, float] = field(default_factory=dict)
     """What others have shown a step of some shapes to take at least."""
 
-    def of(self, shape: Configuration) -> float:
+    def of(self, shape: Configuration, enough_s: float = 0.0) -> float:
         """Seconds that a step takes at least: that of all computation divided by all devices, whose
         hosts issue every operator, or of the whole network with its communication, as far as that
         is known for this number of stages.
 
         A sample takes no less in a small micro-batch than in a larger one. Memory is what the
         small one saves, so what it adds to the time holds for one size alone.
+
+        Args:
+            shape: of the step.
+            enough_s: seconds of a step up to which the bound is worth some effort.
         """
-        shared_s, steady_s = self._totals_of(shape)
-        return max(even_step_s(shared_s, steady_s, shape), self.known_s.get(shape, 0.0))
+        total = self.total_of(shape)
+        found_s = max(even_step_s(total, shape), self.known_s.get(shape, 0.0))
+        if found_s < enough_s and self.is_refined(shape):
+            found_s = max(found_s, even_step_s(total, shape, closely=True))
+        return found_s
 
     def expected_s(self, shape: Configuration) -> float:
         """Seconds of a step of equal stages, in the fastest layouts of the whole network as far as
         these are known: each idles while the first and the last micro-batch are elsewhere.
         """
-        shared_s, steady_s = self._totals_of(shape)
+        shared_s, steady_s, _ = self.total_of(shape)
         idle_s = (shape.stages - 1) * steady_s / shape.chunks
         return (shape.micro_batches * shared_s + idle_s) / shape.stages
 
-    def _totals_of(self, shape: Configuration) -> _Total:
+    def total_of(self, shape: Configuration) -> Work:
         """Seconds of a micro-batch on all stages at least, with what is sent."""
         totals = [self._samples_s(shape.micro_batch * shape.stages / self.task.cluster.devices)]
         for size, known in self._totals.get(shape.stages, {}).items():
             if size >= shape.micro_batch:
-                totals.append(known.times(shape.micro_batch / size))
+                totals.append(_scaled(known, shape.micro_batch / size))
         tight_s = self._tight.get((shape.stages, shape.micro_batch), 0.0)
         sends_s = self._sends_s(shape)
         shared_s = max(tight_s, *(total.shared_s for total in totals))
         steady_s = max(total.steady_s for total in totals)
-        return _Total(shared_s + sends_s, steady_s + sends_s)
+        update_s = max(total.update_s for total in totals)
+        return Work(shared_s + sends_s, steady_s + sends_s, update_s)
 
     def of_whole_batch(self, shape: Configuration) -> float:
         """The same by the network at the whole batch alone: computation divided by all devices, and
@@ -185,7 +180,7 @@ class NetworkBounds:
         whole = replace(shape, micro_batch=self.task.batch)
         total = self._samples_s(shape.micro_batch * shape.stages / self.task.cluster.devices)
         sends_s = share * self._sends_s(whole)
-        return even_step_s(total.shared_s + sends_s, total.steady_s + sends_s, shape)
+        return even_step_s(Work(total.shared_s + sends_s, total.steady_s + sends_s), shape)
 
     def of_unequal(self, micro_batch: int, micro_batches: int, largest: int) -> float:
         """The same of stages that differ in their devices, none of which has more than so many."""
@@ -226,10 +221,12 @@ class NetworkBounds:
         self._held[shape] = whole.held
         self.work += sum(whole.lowered.problem.sizes)
         totals = self._totals.setdefault(shape.stages, {})
-        totals[shape.micro_batch] = _Total(total_s, 0.0)
+        totals[shape.micro_batch] = Work(total_s, 0.0)
         if min(map(self.of, shapes)) >= enough_s:
             return
-        totals[shape.micro_batch] = _Total(total_s, next(wholes, whole).free_s)
+        steady = next(wholes, None)
+        if steady is not None:
+            totals[shape.micro_batch] = Work(total_s, steady.free_s, whole.updates_s)
         limit = self.task.limit_bytes
         if 0 < limit < math.inf and total_s > 0:
 
@@ -253,18 +250,18 @@ class NetworkBounds:
         fitting = [s.micro_batch for s in shapes if s.micro_batch <= share * largest.micro_batch]
         return (max(fitting),) if fitting else ()
 
-    def _samples_s(self, samples: float) -> _Total:
+    def _samples_s(self, samples: float) -> Work:
         """Seconds of a device that computes so many samples, as fast as in the whole batch."""
         one = stage_cluster(self.task.cluster, 1)
         if one is None:
-            return _Total(0.0, 0.0)
+            return NOTHING
         if self._one_device is None:
             shape, mesh = Configuration(1, self.task.batch, 1), self.task.dialect.meshes(one)[0]
             both = (OneDevice.of(own, self.task.batch) for own in self._wholes(shape, one, mesh))
             shared, steady = both
             self._one_device = shared, steady
         if samples not in self._samples:
-            found = _Total(*(own.samples_s(samples) for own in self._one_device))
+            found = Work(*(own.samples_s(samples) for own in self._one_device))
             self._samples[samples] = found
         return self._samples[samples]
 
@@ -293,3 +290,8 @@ class NetworkBounds:
         if not is_whole:
             steady = self.task.lowered(pieces, replace(setting, steady=True), micro, shared.basis)
             yield WholeNetwork.of(self.task, steady, spare, len(spans))
+
+
+def _scaled(work: Work, share: float) -> Work:
+    """What a smaller micro-batch takes at least; updates do not depend on its size."""
+    return work._replace(shared_s=work.shared_s * share, steady_s=work.steady_s * share)

@@ -44,13 +44,13 @@ class ConfigurationSearch:
         report: Report,
     ) -> None:
         self.task, self.bounds, self.report = task, bounds, report
+        self.least_s = math.inf
         self.groups: dict[Group, list[Configuration]] = {}
         for shape in sorted(shapes):
             self.groups.setdefault(Group(shape.stages, shape.micro_batch), []).append(shape)
         self.left = dict.fromkeys(sorted(self.groups, key=self._first))
         self.dropped: list[Group] = []
         self.priced: list[Priced] = []
-        self.least_s = math.inf
         self.work = 0
 
     def _first(self, group: Group) -> tuple[float, int, int]:
@@ -59,7 +59,7 @@ class ConfigurationSearch:
 
     def bound_s(self, group: Group) -> float:
         """What a group takes at least."""
-        return min(self.bounds.of(shape) for shape in self.groups[group])
+        return min(self.bounds.of(shape, self.least_s) for shape in self.groups[group])
 
     def run(self) -> tuple[list[Priced], float]:
         """Those priced, and what all others take at least.
@@ -173,7 +173,8 @@ class ConfigurationSearch:
             if self.bound_s(group) >= self.least_s:
                 return
         del self.left[group]
-        found, work = price_configurations(self.task, shapes, self.least_s)
+        priced = [(shape, self.bounds.total_of(shape)) for shape in shapes]
+        found, work = price_configurations(self.task, priced, self.least_s)
         self.work += work
         if group.stages == 1 and self._repeats(group):
             found = [self._bounded(item) for item in found]

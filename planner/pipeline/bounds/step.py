@@ -8,11 +8,11 @@ step takes less than
     m u_s + o_s    and    P_s + m u_s + o_0,
 
 for gradients are added up when a part's passes are over, and parameters updated after that. The
-tables have the least of u, of u + o / m and of u + o by themselves, so a bound holds whatever
-layouts a stage has.
+tables have the least of u, of u + o / m, of u + o and of the update by themselves, so a bound holds
+whatever layouts a stage has.
 
 The order of the passes alone bounds it too, however parts share the work: see
-`costmodel.schedules.closed_form.even_step_s`.
+`costmodel.schedules.least_step`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.schedules.closed_form import even_step_s
+from costmodel.schedules.least_step import NOTHING, Work, even_step_s, step_weights
 from planner.pipeline.chain import FloatArray
 from planner.pipeline.space import Configuration
 from planner.pipeline.stage_cuts import Ends, least_sum_s
@@ -40,6 +40,8 @@ class Least(NamedTuple):
     """Without it."""
     whole_s: FloatArray
     """With all of it."""
+    update_s: FloatArray
+    """Of a step: what happens when all passes are over."""
 
 
 class PieceLeast(NamedTuple):
@@ -48,6 +50,7 @@ class PieceLeast(NamedTuple):
     shared_s: float
     steady_s: float
     whole_s: float
+    update_s: float = 0.0
 
 
 def cut_step_s(least: Sequence[Least], ends: Ends, shape: Configuration) -> float:
@@ -64,13 +67,22 @@ def cut_step_s(least: Sequence[Least], ends: Ends, shape: Configuration) -> floa
     return given_step_s(pieces, shape)
 
 
-def given_step_s(pieces: Sequence[PieceLeast], shape: Configuration) -> float:
-    """Seconds of a step of such pieces at least."""
+def given_step_s(
+    pieces: Sequence[PieceLeast], shape: Configuration, *, closely: bool = False
+) -> float:
+    """Seconds of a step of such pieces at least.
+
+    Args:
+        pieces: in the order of the network.
+        shape: of the step.
+        closely: solve the linear programme where a step has few passes.
+    """
     parts, times = shape.stages, shape.micro_batches
     shared, steady = ([piece[kind] for piece in pieces] for kind in (0, 1))
+    work = Work(sum(shared), sum(steady), sum(piece.update_s for piece in pieces))
     once_s = max(pieces[0].whole_s - steady[0], 0.0) if shape.chunks == 1 else 0.0
     busiest_s = max(sum(shared[part::parts]) for part in range(parts))
-    found = [times * busiest_s, even_step_s(sum(shared), sum(steady), shape)]
+    found = [times * busiest_s, even_step_s(work, shape, closely=closely)]
     before_s = 0.0
     for part in range(parts):
         found.append(before_s + times * sum(steady[part::parts]) + (once_s if part else 0.0))
@@ -78,16 +90,35 @@ def given_step_s(pieces: Sequence[PieceLeast], shape: Configuration) -> float:
     return max(found)
 
 
-def least_step_s(least: Sequence[Least], shape: Configuration) -> float:
+def least_step_s(
+    least: Sequence[Least],
+    shape: Configuration,
+    total: Work = NOTHING,
+    *,
+    closely: bool = False,
+) -> float:
     """Seconds of a step at least, whatever its cuts; infinite if there are none.
 
     Args:
         least: for each piece, infinite where an interval cannot be one.
         shape: of the step.
+        total: what else is known of all stages together, at least.
+        closely: solve the linear programme where a step has few passes.
     """
-    shared, steady = (least_sum_s([own[kind] for own in least]) for kind in (0, 1))
-    even_s = even_step_s(shared, steady, shape)
+    kinds = zip(*((own.shared_s, own.steady_s, own.update_s) for own in least), strict=True)
+    work = Work(*map(max, map(least_sum_s, kinds), total))
+    sums = (
+        least_sum_s([_weighted(own, weights) for own in least])
+        for weights in step_weights(work, shape, closely=closely)
+    )
+    even_s = max(even_step_s(work, shape, closely=closely), *sums)
     return even_s if shape.chunks > 1 else max(even_s, _in_a_row_s(least, shape.micro_batches))
+
+
+def _weighted(least: Least, weights: Work) -> FloatArray:
+    own = zip((least.shared_s, least.steady_s, least.update_s), weights, strict=True)
+    found: FloatArray = np.sum([weight * seconds for seconds, weight in own if weight], axis=0)
+    return found
 
 
 def _in_a_row_s(least: Sequence[Least], times: int) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from ir.plan_enums import MemoryCause
 from planner.lowering.lowered import Lowered, Node, NodeKind
 from planner.pipeline.chain import FloatArray
-from planner.pipeline.prices import kept_pairs, piece_times
+from planner.pipeline.prices import kept_pairs, least_updates_s, piece_times
 from planner.pipeline.search_state import PipelineSearch
 from planner.problem import EdgeTable, NodeTable, Problem, Tables, tables_of
 from planner.solvers.bounding_sums import bounding_sums
@@ -83,6 +83,13 @@ class WholeNetwork:
         for _ in bounding_sums(lowered.problem, least):
             pass
         return max(found, key=lambda own: own.free_s)
+
+    @property
+    def updates_s(self) -> float:
+        """Seconds in which all parameters are updated at least, once in a step."""
+        pieces = 1 + max(node.stage for node in self.lowered.nodes)
+        own = least_updates_s(self.lowered, pieces)
+        return float(own[0] + self.spare * (own[0] - own[-1]))
 
     def least_s(self, price: Price) -> float:
         """Seconds of a micro-batch at least, with what is paid for its memory."""

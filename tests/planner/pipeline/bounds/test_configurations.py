@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from costmodel.schedules.least_step import NOTHING
 from planner.pipeline.bounds.configurations import price_configurations
 from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration
@@ -24,8 +25,8 @@ def test_what_is_expected_of_chunks_does_not_depend_on_what_is_known(
     request = SearchRequest(global_batch=BATCH, target="generic")
     search = PipelineSearch(graph, named_cluster("dgx-a100", 16), request)
     shape = Configuration(stages, micro_batch, BATCH // micro_batch, 2)
-    (alone,), _ = price_configurations(search, [shape], math.inf)
-    (behind,), _ = price_configurations(search, [shape], alone.expected_s * (1 + 1e-4))
+    (alone,), _ = price_configurations(search, [(shape, NOTHING)], math.inf)
+    (behind,), _ = price_configurations(search, [(shape, NOTHING)], alone.expected_s * (1 + 1e-4))
     assert math.isfinite(alone.expected_s)
     assert behind.expected_s == alone.expected_s
     assert behind.ends == alone.ends

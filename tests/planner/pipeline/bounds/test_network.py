@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -50,7 +51,7 @@ def best_of(own: PipelineSearch, shape: Configuration) -> Solved:
 def floor_s(own: PipelineSearch, shape: Configuration) -> float:
     floors = NetworkBounds(own)
     floors.refine([shape])
-    return floors.of(shape)
+    return floors.of(shape, math.inf)
 
 
 def test_few_equal_layers_do_not_stand_for_many_in_the_bound_of_one_stage() -> None:

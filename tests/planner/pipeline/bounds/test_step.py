@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from costmodel.schedules.closed_form import even_step_s
+from costmodel.schedules.least_step import Work, even_step_s, solved_rounds, step_weights
 from costmodel.schedules.orders import SCHEDULES, Direction
 from costmodel.schedules.orders import Shape as ScheduleShape
 from costmodel.simulation.step_in_order import in_order_s
@@ -94,7 +94,7 @@ def least_of_all_shares(shape: Configuration) -> float:
 def test_stages_in_a_row_cannot_share_the_work_better(stages: int) -> None:
     for times in range(1, 2 * stages + 1):
         shape = Configuration(stages, 1, times)
-        assert even_step_s(0.0, 1.0, shape) == pytest.approx(least_of_all_shares(shape))
+        assert even_step_s(Work(0.0, 1.0), shape) == pytest.approx(least_of_all_shares(shape))
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,34 @@ def test_stages_in_a_row_cannot_share_the_work_better(stages: int) -> None:
     ids=str,
 )
 def test_chunks_leave_at_least_half_of_the_idle_time(shape: Configuration) -> None:
-    found, least = least_of_all_shares(shape), even_step_s(0.0, 1.0, shape)
+    found, least = least_of_all_shares(shape), even_step_s(Work(0.0, 1.0), shape)
     busy = shape.micro_batches / shape.stages
     idle = (shape.stages - 1) / shape.chunks / shape.stages
     assert busy + idle / 2 <= least + 1e-9
     assert least <= found + 1e-9
     assert found < busy + idle
+    closely = even_step_s(Work(0.0, 1.0), shape, closely=True)
+    assert closely == pytest.approx(found, rel=1e-5)
+    assert closely <= found
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_the_mean_end_of_all_stages_is_no_later_than_the_last(chunks: int) -> None:
+    """What the linear programme finds falls, ever faster, as the mean end counts more."""
+    every = [solved_rounds(4, chunks, 4, share / 4) for share in range(5)]
+    falls = [a - b for a, b in itertools.pairwise(every)]
+    assert falls[0] > 0
+    assert all(b >= a - 1e-5 for a, b in itertools.pairwise(falls))
+    assert every[-1] == pytest.approx(1.0, rel=1e-5)
+
+
+def test_a_step_of_many_passes_has_the_closed_form_alone() -> None:
+    shape = Configuration(16, 1, 64, 4)
+    work = Work(2.0, 1.0)
+    assert list(step_weights(work, shape, closely=True)) == list(step_weights(work, shape))
+    few = replace(shape, micro_batches=16, chunks=2)
+    assert len(list(step_weights(Work(9.0, 1.0), few, closely=True))) == 3
+    assert len(list(step_weights(Work(1.0, 1.0), few, closely=True))) == 2
 
 
 SECONDS = st.floats(0.0, 2.0)
@@ -140,13 +162,16 @@ def test_no_step_in_its_order_is_shorter(data: st.DataObject, shape: Configurati
         stages.append(PipelineStage(number, number + 1, there, back, once, 0.0, 1,
                                     sync_s=sync, update_s=update))  # fmt: skip
         steady = there + back
-        pieces.append(PieceLeast(steady + once / shape.micro_batches, steady, steady + once))
+        shared = steady + once / shape.micro_batches
+        pieces.append(PieceLeast(shared, steady, steady + once, update))
     name = "1f1b" if shape.chunks == 1 else "interleaved"
     pipeline = Pipeline(name, shape.micro_batches, 1, tuple(stages), chunks=shape.chunks)
     found = in_order_s(pipeline)
-    shared, steady = (math.fsum(piece[kind] for piece in pieces) for kind in (0, 1))
-    assert even_step_s(shared, steady, shape) <= given_step_s(pieces, shape) + 1e-9
-    assert given_step_s(pieces, shape) <= found * (1 + 1e-9) + 1e-12
+    work = Work(*(math.fsum(piece[kind] for piece in pieces) for kind in (0, 1, 3)))
+    for closely in (False, True):
+        least_s = given_step_s(pieces, shape, closely=closely)
+        assert even_step_s(work, shape, closely=closely) <= least_s + 1e-9
+        assert least_s <= found * (1 + 1e-9) + 1e-12
 
 
 @settings(max_examples=60)
@@ -158,7 +183,7 @@ def test_the_least_of_all_cuts_is_no_more_than_that_of_any(
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     upper = np.triu(np.ones((count, count + 1)), 1) > 0
     steady, once = (np.where(upper, rng.random((count, count + 1)), np.inf) for _ in range(2))
-    own = Least(steady + once / times, steady, steady + once)
+    own = Least(steady + once / times, steady, steady + once, once / 2)
     least, shape = [own] * stages, Configuration(stages, 1, times)
     every = [
         cut_step_s(least, (*inner, count), shape)
@@ -166,6 +191,11 @@ def test_the_least_of_all_cuts_is_no_more_than_that_of_any(
     ]
     found = least_step_s(least, shape)
     assert found <= min(every) * (1 + 1e-9)
+    closely = [
+        given_step_s([PieceLeast(*(t[span] for t in own)) for span in spans], shape, closely=True)
+        for spans in _cuts(count, stages)
+    ]
+    assert least_step_s(least, shape, closely=True) <= min(closely) * (1 + 1e-9)
     assert found >= min(max(times * max(own.shared_s[i, j] for i, j in spans), 0.0)
                         for spans in _cuts(count, stages)) * (1 - 1e-9)  # fmt: skip
 
