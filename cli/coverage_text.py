@@ -1,17 +1,13 @@
-"""The coverage of the operator catalogue as text for people."""
+"""The coverage of the operator catalogue in sentences and tables."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.text import Text
-
-from cli.text import show
 from importers.onnx_coverage import by_family
-from report.tables import Table, Unit, numbers
+from report.tables import Head, Lines, Part, Table, Unit, numbers
 
 if TYPE_CHECKING:
     from importers.onnx_coverage import KindCoverage
@@ -29,25 +25,24 @@ computed when a model is read."""
 _SPLIT = {True: "yes", False: "no", None: ""}
 
 
-def print_catalogue(found: Sequence[KindCoverage], out: Console) -> None:
+def catalogue_parts(found: Sequence[KindCoverage]) -> Iterator[Part]:
     """Every kind: those with a rule by family, then what becomes of the others."""
-    out.print(Text(f"{len(found)} kinds: {_counts(found)}", style="bold"))
-    show((_family(family, kinds) for family, kinds in by_family(found).items()), out)
+    yield Head(f"{len(found)} kinds: {_counts(found)}")
+    for family, own in by_family(found).items():
+        yield _family(family, own)
     converted = [
         (each.kind, version_text(each), ", ".join(each.becomes) or "others")
         for each in found
         if each.treatment == "converted"
     ]
     columns = ("kind", ("since", Unit.NUMBER), "becomes")
-    show((Table.of("Converted when a model is read", columns, converted),), out)
+    yield Table.of("Converted when a model is read", columns, converted)
     for treatment, title in LEFT.items():
         kinds = [each for each in found if each.treatment == treatment]
-        out.print(Text(f"\n{title}", style="bold"))
-        out.print(", ".join(each.kind for each in kinds))
-        for each in kinds if treatment == "repeated" else ():
-            if each.meaning:
-                out.print(f"{each.kind}: {each.meaning}")
-    out.print(f"\n{LEGEND}")
+        told = kinds if treatment == "repeated" else ()
+        meanings = (f"{each.kind}: {each.meaning}" for each in told if each.meaning)
+        yield Lines(title, (", ".join(each.kind for each in kinds), *meanings))
+    yield Lines("", (f"\n{LEGEND}",))
 
 
 def _family(family: str, kinds: Sequence[KindCoverage]) -> Table:
@@ -76,20 +71,21 @@ def _counts(found: Sequence[KindCoverage]) -> str:
     return ", ".join(f"{counts[key]} {text}" for key, text in words.items() if counts[key])
 
 
-def print_model_kinds(name: str, kinds: Sequence[ModelKind], out: Console) -> None:
+def kind_parts(name: str, kinds: Sequence[ModelKind]) -> Iterator[Part]:
     """The kinds of a model, those without a rule first."""
     unknown = [each for each in kinds if not each.known]
-    out.print(Text(f"{name}: {_known(kinds, unknown)}", style="bold"))
+    yield Head(f"{name}: {_known(kinds, unknown)}")
     columns = (("kind", Unit.NAME), *numbers("nodes", "operators"), "split", "gradient", "rule")
     rows = [
         (k.kind, k.nodes or None, k.operators or None, _split_text(k), k.gradient, _of_model(k))
         for k in kinds
     ]
-    show((Table.of("Kinds", columns, rows),), out)
-    out.print(f"\n{LEGEND}")
+    yield Table.of("Kinds", columns, rows)
+    yield Lines("", (f"\n{LEGEND}",))
     if unknown:
         rule = f"--rule '{unknown[0].kind}: RULE'"
-        out.print(f"Give the kinds without a rule one, as in {rule}: docs/extending.md tells how.")
+        told = f"Give the kinds without a rule one, as in {rule}: docs/extending.md tells how."
+        yield Lines("", (told,))
 
 
 def _known(kinds: Sequence[ModelKind], unknown: Sequence[ModelKind]) -> str:

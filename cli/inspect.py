@@ -80,12 +80,11 @@ def _print_catalogue(*, as_json: bool) -> None:
 
         print(dumps(catalogue_dict()))
         return
-    from cli.coverage_text import print_catalogue  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.coverage_text import catalogue_parts  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
     from importers.onnx_coverage import operator_coverage  # noqa: PLC0415
 
-    with page() as out:
-        print_catalogue(operator_coverage(), out)
+    tell(catalogue_parts(operator_coverage()))
 
 
 def _print_kinds(
@@ -102,11 +101,10 @@ def _print_kinds(
         found = [asdict(each) | {"known": each.known} for each in kinds]
         print(dumps({"name": model.name, "kinds": found}))
         return
-    from cli.coverage_text import print_model_kinds  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.coverage_text import kind_parts  # noqa: PLC0415
+    from cli.text import tell  # noqa: PLC0415  brings in rich
 
-    with page() as out:
-        print_model_kinds(model.name, kinds, out)
+    tell(kind_parts(model.name, kinds))
 
 
 def _print_facts(

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.text import page, show
+from cli.text import tell
 from costmodel.transfers import TransferSchedule, scheduled, tier_distance
 from executors.checkpoint.pairing import needs
 from ir.transfers import Traffic, traffic
 from planner.repricing.migration_cost import migration
-from report.tables import Table
+from report.tables import Lines, Table
 from topology.cluster import Cluster
 from topology.units import format_bytes, format_seconds
 
@@ -38,15 +38,14 @@ def print_outcome(done: Outcome, move: Move, out: Path, *, as_json: bool) -> Non
         }
         print(json.dumps(facts))
         return
-    with page() as console:
-        again = ""
-        if done.resumed_bytes:
-            again = f", {format_bytes(done.resumed_bytes)} of them by an earlier attempt"
-        console.print(
-            f"{len(move.wanted)} tensors in {len(move.outputs)} files, "
-            f"{format_bytes(move.nbytes)}{again}; memory {format_bytes(done.peak_memory_bytes)}"
-        )
-        console.print(str(out), soft_wrap=True)
+    again = ""
+    if done.resumed_bytes:
+        again = f", {format_bytes(done.resumed_bytes)} of them by an earlier attempt"
+    told = (
+        f"{len(move.wanted)} tensors in {len(move.outputs)} files, "
+        f"{format_bytes(move.nbytes)}{again}; memory {format_bytes(done.peak_memory_bytes)}"
+    )
+    tell((Lines("", (told,)), Lines("", (str(out),), soft_wrap=True)))
 
 
 def print_dry_run(move: Move, cluster: Cluster | None, *, as_json: bool) -> None:
@@ -63,16 +62,12 @@ def print_dry_run(move: Move, cluster: Cluster | None, *, as_json: bool) -> None
         }
         print(json.dumps({"status": "planned"} | facts))
         return
-    with page() as console:
-        console.print(
-            f"{len(move.wanted)} tensors, {len(move.outputs)} files of {format_bytes(move.nbytes)}"
-        )
-        for line in _traffic_lines(found, schedule, cluster):
-            console.print(line)
-        rows = [(rank, ", ".join(map(str, own))) for rank, own in ranks.items()][:_MOST_SHOWN]
-        more = len(ranks) - _MOST_SHOWN
-        after = [f"and {more} more; all of them with --json"] if more > 0 else []
-        show((Table.of("Files needed", ("rank", "source ranks"), rows, after=after),), console)
+    told = f"{len(move.wanted)} tensors, {len(move.outputs)} files of {format_bytes(move.nbytes)}"
+    rows = [(rank, ", ".join(map(str, own))) for rank, own in ranks.items()][:_MOST_SHOWN]
+    more = len(ranks) - _MOST_SHOWN
+    after = [f"and {more} more; all of them with --json"] if more > 0 else []
+    needed = Table.of("Files needed", ("rank", "source ranks"), rows, after=after)
+    tell((Lines("", (told, *_traffic_lines(found, schedule, cluster))), needed))
 
 
 def print_migration(
@@ -87,11 +82,9 @@ def print_migration(
         print(json.dumps({"status": "planned"} | _traffic_facts(found.traffic, found.schedule)))
         return
     cluster = Cluster.from_dict((old if old.devices >= new.devices else new).cluster)
-    with page() as console:
-        after = f", {len(lost)} of them lost" if lost else ""
-        console.print(f"from {old.devices} devices{after} to {new.devices}")
-        for line in _traffic_lines(found.traffic, found.schedule, cluster):
-            console.print(line)
+    after = f", {len(lost)} of them lost" if lost else ""
+    told = f"from {old.devices} devices{after} to {new.devices}"
+    tell((Lines("", (told, *_traffic_lines(found.traffic, found.schedule, cluster))),))
 
 
 def _traffic_facts(found: Traffic, schedule: TransferSchedule | None) -> dict[str, Any]:

@@ -46,11 +46,11 @@ def one_of(value: str, known: Collection[str], option: str, noun: str) -> str:
     return value
 
 
-def count_or_one_of(value: str, known: Collection[str], option: str, noun: str) -> str:
+def count_or_one_of(value: str, known: Collection[str], option: str) -> str:
     """The value, if it is a known name or a number of 1 or more."""
     if value not in known and not is_count(value):
         fix = f"use {', '.join(known)} or a number of 1 or more"
-        raise UserError(f"{value[:MAX_SHOWN]!r} is not a {noun}", f"{option} {value}", fix)
+        raise UserError(f"{value[:MAX_SHOWN]!r} is no value of {option}", f"{option} {value}", fix)
     return value
 
 

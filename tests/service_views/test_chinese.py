@@ -119,7 +119,8 @@ def test_progress_has_chinese() -> None:
         {"devices": 16, "pipeline": "2"}, {"devices": 16, "batch": 8, "global_batch": 8},
         {"devices": 16, "global_batch": 64, "pipeline": "7"},
         {"devices": 16, "global_batch": 64, "micro_batch": "7"},
-        {"devices": 16, "global_batch": 64, "phase": "infer"},
+        {"devices": 16, "global_batch": 64, "phase": "infer"}, {"pipeline": "many"},
+        {"micro_batch": "x"}, {"interleave": "x"}, {"context_parallel": "x"},
     ],
 )  # fmt: skip
 def test_what_a_form_asks_wrongly_is_refused_in_chinese(options: dict[str, object]) -> None:

@@ -150,9 +150,12 @@ def check_choices(record: object) -> None:
     """Raise `UserError` for a value that is none of the choices of its option."""
     for each in declared(type(record)):
         value = getattr(record, each.name)
-        if each.option.choices and value is not None:
-            known = count_or_one_of if each.option.counts else one_of
-            known(value, each.option.choices, each.flags[0], each.option.noun)
+        choices = each.option.choices
+        if choices and value is not None:
+            if each.option.counts:
+                count_or_one_of(value, choices, each.flags[0])
+            else:
+                one_of(value, choices, each.flags[0], each.option.noun)
 
 
 def flag_of(record: type, name: str) -> str:

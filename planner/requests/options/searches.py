@@ -117,7 +117,7 @@ class SearchOptions:
     micro_batch: Annotated[str, Option(
         group=Group.BATCH, value="auto|M", unit="samples", commands=("search", "whatif"),
         help="Samples of a micro-batch over all devices of a stage.",
-        choices=("auto",), counts=True, noun="size of a micro-batch",
+        choices=("auto",), counts=True,
     )] = "auto"
     recompute: Annotated[str, Option(
         group=Group.BATCH, choices=("auto", "none", "selective", "full"), noun="way",
@@ -147,7 +147,7 @@ class SearchOptions:
         help="Pipeline stages: where nothing fits without them (needed), there and where a bound "
         "promises 3 % (promising), compared with all else from the start (auto), none (off), or so "
         "many. Micro-batches are decided with them.",
-        choices=(*FROM_ONE_BATCH, "auto", "off"), counts=True, noun="number of pipeline stages",
+        choices=(*FROM_ONE_BATCH, "auto", "off"), counts=True,
     )] = None
     dp: Annotated[int | None, Option(
         group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
@@ -163,7 +163,7 @@ class SearchOptions:
         flags=("--context-parallel", "--cp"),
         help="Context parallel degree: attention splits the tokens of its queries so many ways and "
         "gathers keys and values; off is 1.",
-        choices=("auto", "off"), counts=True, noun="context parallel degree",
+        choices=("auto", "off"), counts=True,
     )] = "auto"
     sequence_parallel: Annotated[str, Option(
         group=Group.SEARCH, choices=("auto", "on", "off"), commands=_SEARCH,
@@ -178,7 +178,7 @@ class SearchOptions:
     interleave: Annotated[str, Option(
         group=Group.SEARCH, value="auto|V", commands=_SEARCH,
         help="Virtual pipeline stages (VPP): model chunks per pipeline rank, interleaved schedule.",
-        choices=("auto",), counts=True, noun="number of model chunks",
+        choices=("auto",), counts=True,
     )] = "auto"
     stage_meshes: Annotated[str, Option(
         group=Group.SEARCH, choices=("equal", "any"), commands=_SEARCH,

@@ -22,7 +22,7 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["{} is of another form", "{1} 的形式不对"], ["request.{} of the plan", "方案的 request.{1}"],
   ["search again", "请重新搜索"], ["search there", "请在那里搜索"],
   ["plan again with `planner search`", "请用 `planner search` 重新规划"],
-  ["{} is no value of {}", "{1} 不是 {2} 的取值"], ["{} is not a {w}", "{1} 不是{2}"], ["{} is no name of a file", "{1} 不是文件名"],
+  ["{} is no value of {}", "{1} 不是 {2} 的取值"], ["{} is no name of a file", "{1} 不是文件名"],
   // Of layouts and recipes
   ["no layout of {} devices and a batch of {} has {}", "{1} 个设备、批大小 {2} 没有满足 {3} 的布局"],
   ["a batch of {} does not split over {} devices", "批大小 {1} 无法分到 {2} 个设备上"],
@@ -34,8 +34,7 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["axis", "轴"], ["kind of collective", "集合通信种类"], ["mode", "模式"], ["distribution", "分布"], ["contention", "竞争方式"], ["chip", "芯片"],
   ["phase", "阶段"], ["optimizer", "优化器"], ["element type", "数据类型"], ["form of attention", "注意力形式"], ["plan", "方案"], ["model", "模型"],
   ["export", "导出文件"], ["trace", "时间线"], ["backend", "后端"], ["scale", "规模"], ["bandwidth", "带宽"], ["batch", "批大小"], ["devices", "设备数"],
-  ["decision about a tensor", "关于张量的决策"], ["part", "部件"], ["number of pipeline stages", "流水线阶段数"], ["size of a micro-batch", "微批大小"],
-  ["number of model chunks", "模型块数"], ["context parallel degree", "上下文并行度"],
+  ["decision about a tensor", "关于张量的决策"], ["part", "部件"],
   ["server", "服务器"], ["card", "卡"], ["ring", "环"], ["quad", "四卡组"],
 
   // The service itself
