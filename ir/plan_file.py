@@ -8,10 +8,10 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, field, fields, make_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -24,17 +24,15 @@ from ir.plan import (
     NamedLayout,
     Pipeline,
     Plan,
-    PlannedCollective,
-    PlannedOperator,
-    PlannedTensor,
 )
 from ir.plan_checks import graph_faults, plan_faults
-from ir.plan_estimate import Baseline, Bound, Estimate, Objective, Space
 
 MAX_PLAN_BYTES = 512 * 2**20
 _MOST_FAULTS = 3
 _OPTIONAL = frozenset(("objective", "whole_batch_bytes"))
 """Left out where there is none."""
+_ALWAYS = frozenset(("baselines", "notes"))
+"""Never left out, even if empty."""
 _NOTHING: tuple[object, ...] = (0, [], {}, [0.0, 0.0])
 """Values that say nothing; `False` is among them."""
 _PLAIN = frozenset((str, int, float, bool, type(None)))
@@ -43,35 +41,6 @@ _LONE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 class PlanFileError(ValueError):
     """A file that is no plan; the message says where and how to mend it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlanFile:
-    """What stands in plan.json, field by field."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-    format: str
-    version: int
-    graph: dict[str, Any]
-    digest: str
-    cluster: dict[str, Any]
-    mesh: tuple[tuple[str, int, int], ...]
-    rank_order: tuple[int, ...]
-    request: dict[str, Any]
-    operators: tuple[PlannedOperator, ...]
-    tensors: tuple[PlannedTensor, ...]
-    recomputed: tuple[str, ...]
-    collectives: tuple[PlannedCollective, ...]
-    estimate: Estimate
-    space: Space
-    bound: Bound
-    baselines: tuple[Baseline, ...]
-    notes: tuple[str, ...]
-    objective: Objective | None = None
-    pipeline: Pipeline | None = None
-    memory_bytes: tuple[float, ...] = ()
-    whole_batch_bytes: float | None = None
 
 
 def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
@@ -188,21 +157,20 @@ def plan_from_json(text: str, where: str = "plan.json") -> Plan:
     shared = {f.name for f in fields(Plan)} - {"graph", "pipeline"}
     plan = Plan(
         graph=graph,
-        pipeline=_pipeline_in(file, where),
+        pipeline=_pipeline_in(file.pipeline, where),
         **{name: getattr(file, name) for name in shared},
     )
     return _checked(plan, data["graph"], where)
 
 
-def _pipeline_in(file: PlanFile, where: str) -> Pipeline:
+def _pipeline_in(found: Pipeline | None, where: str) -> Pipeline:
     """The pipeline of a file; without one it is single."""
-    found = SINGLE if file.pipeline is None else file.pipeline
-    if found.is_single and found is not SINGLE:
+    if found is not None and found.is_single:
         raise PlanFileError(
             f"{where} has a pipeline without a schedule\n  at:  pipeline.schedule\n"
             "  fix: write it again with `planner search -o DIR`"
         )
-    return found
+    return SINGLE if found is None else found
 
 
 def _is_unicode(data: object) -> bool:
@@ -278,5 +246,19 @@ def plan_schema() -> dict[str, Any]:
     return _adapter().json_schema()
 
 
-def _adapter() -> TypeAdapter[PlanFile]:
-    return TypeAdapter(PlanFile)
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    """Reads plan.json field by field: the fields of a plan, behind two of the file's own."""
+    told = get_type_hints(Plan)
+    record = dict[str, Any]
+    told |= {"graph": record, "cluster": record, "request": record, "pipeline": Pipeline | None}
+    own: list[Any] = [("format", str), ("version", int)]
+    for item in fields(Plan):
+        usual = field(default=None if item.name == "pipeline" else item.default)
+        is_open = item.default is not MISSING and item.name not in _ALWAYS
+        own.append((item.name, told[item.name], *([usual] if is_open else [])))
+    about = {
+        "__doc__": "What stands in plan.json, field by field.",
+        "__pydantic_config__": ConfigDict(extra="forbid"),
+    }
+    return TypeAdapter(make_dataclass("PlanFile", own, namespace=about, frozen=True))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.problem import profile_bytes
 from planner.reduction.network import (
     BoolArray,
     FloatArray,
@@ -27,14 +28,12 @@ def with_base(net: Network) -> Network:
     sizes = net.sizes[net.span_node]
     least = np.minimum.reduceat(net.usage, net.span_first[:-1])
     most = np.maximum.reduceat(net.usage, net.span_first[:-1])
-    points = net.time_points
-    gained = summed(net.span_time[:, 0], least, points + 1)
-    lost = summed(net.span_time[:, 1], least, points + 1)
+    start, end = net.span_time.T
     stay = most > least
     left = net.usage - np.repeat(least, sizes)
     return replace(
         net,
-        base=net.base + np.cumsum(gained - lost)[:points],
+        base=net.base + profile_bytes(start, end, least, net.time_points),
         span_node=net.span_node[stay],
         span_time=net.span_time[stay],
         span_first=offsets(sizes[stay]),
@@ -76,10 +75,8 @@ def with_deciding_times(net: Network) -> Network:
         return net
     kept = _maximal(net)
     most = np.maximum.reduceat(net.usage, net.span_first[:-1]) if len(net.span_node) else net.usage
-    points = net.time_points
-    gained = summed(net.span_time[:, 0], most, points + 1)
-    lost = summed(net.span_time[:, 1], most, points + 1)
-    highest = net.base + np.cumsum(gained - lost)[:points]
+    start, end = net.span_time.T
+    highest = net.base + profile_bytes(start, end, most, net.time_points)
     return _at_points(net, kept & (highest > net.limit))
 
 

@@ -15,6 +15,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.problem import profile_bytes
+
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -109,10 +111,7 @@ class Network:
         if len(self.pair_edge):
             amounts = np.concatenate([amounts, self._pairs_held(choice)])
             times = np.concatenate([times, self.pair_time])
-        points = self.time_points
-        gained = summed(times[:, 0], amounts, points + 1)
-        lost = summed(times[:, 1], amounts, points + 1)
-        return self.base + np.cumsum(gained - lost)[:points]
+        return self.base + profile_bytes(times[:, 0], times[:, 1], amounts, self.time_points)
 
     def _pairs_held(self, choice: Sequence[int] | IntArray) -> FloatArray:
         picked = np.asarray(choice, dtype=np.int64)
