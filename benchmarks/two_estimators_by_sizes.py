@@ -22,7 +22,6 @@ from benchmarks.two_estimators_words import (
 from costmodel.training.communication import (
     context_parallel_s,
     expert_exchange_s,
-    links_of,
     tensor_parallel_s,
     transfers_s,
 )
@@ -39,6 +38,7 @@ from costmodel.training.layers import (
     routed_copies,
     tokens,
 )
+from costmodel.training.links import links_of
 from costmodel.training.memory import memory_use
 from costmodel.training.sizes import (
     dense_share,

@@ -83,10 +83,6 @@ class LinkEntry(Strict):
     latency: Duration
     """From one device to the other; through a switch it counts once."""
 
-    collective_latency: Duration | None = None
-    """Of a whole collective of training steps over these links, apart from its bytes; `latency`
-    where it is absent."""
-
     lanes: PositiveInt = 1
     """Parallel links between two devices, or planes of a switch; they work together."""
 

@@ -2,8 +2,7 @@
 
 Of the plain formulas up: `algorithms` inside one tier, `hierarchy` over tiers, `hccl` and `nccl`
 as those libraries choose, `model` for the groups of a mesh, `contention` for any traffic,
-`two_levels` for many groups inside and across servers at once, `visits` for the places to which a
-token goes.
+`strided_groups` for ranks at equal distances, `visits` for the places to which a token goes.
 """
 
 from costmodel.collectives.curves import Curve, CurveTable

@@ -199,11 +199,12 @@ def _most(lines: Sequence[_Line], at: float) -> _Line:
     return max(lines, key=lambda line: line[0] + line[1] * at)
 
 
-def _whole(amounts: FloatArray, latency_scale: float) -> FloatArray:
+def _whole(amounts: FloatArray, latency_scale: FloatArray | float) -> FloatArray:
     """Bytes of the messages that the amounts are a share of."""
-    if latency_scale > 0:
-        return amounts / latency_scale
-    return np.where(amounts > 0, np.inf, 0.0)
+    if np.all(np.asarray(latency_scale) > 0):
+        return np.asarray(amounts / latency_scale)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(amounts > 0, amounts / np.asarray(latency_scale), 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,9 +237,12 @@ class CurveTable:
         return cls(starts, latencies, slopes, columns)
 
     def time_s(
-        self, rows: NDArray[np.integer], nbytes: FloatArray, latency_scale: float = 1.0
+        self,
+        rows: NDArray[np.integer],
+        nbytes: FloatArray,
+        latency_scale: FloatArray | float = 1.0,
     ) -> FloatArray:
-        """Seconds of messages, each on the curve of its row; both of one shape.
+        """Seconds of messages, each on the curve of its row; all of one shape.
 
         `latency_scale` as in `Curve.time_s`.
         """

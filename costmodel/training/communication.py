@@ -8,49 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.collectives.two_levels import TwoLevelGroup as Group
-from costmodel.collectives.two_levels import TwoLevels
 from costmodel.collectives.visits import Routing
 from costmodel.training.layers import routed_copies, tokens
-from costmodel.training.measured_links import MeasuredLinks
+from costmodel.training.links import Group
 from costmodel.training.sizes import expert_parts, mixer_inward
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
+    from costmodel.training.links import Links
     from costmodel.training.table import FloatArray, RunTable
 
 __all__ = [
-    "context_parallel_s", "expert_exchange_s", "group", "links_of", "routing_of",
-    "tensor_parallel_s", "transfers_s",
+    "context_parallel_s", "expert_exchange_s", "routing_of", "tensor_parallel_s", "transfers_s",
 ]  # fmt: skip
 
 
-def links_of(table: RunTable, c: StepConstants) -> TwoLevels:
-    """The links of the machines of some runs, as training frameworks reach them."""
-    rates = table.machine
-    link, port = c.link * rates.link_efficiency, c.port * rates.port_efficiency
-    closed = (
-        rates.mesh,
-        rates.link_bytes_per_s * link,
-        rates.link_latency_s,
-        rates.port_bytes_per_s * port,
-        rates.port_latency_s,
-        rates.meshed,
-        rates.ring_bytes_per_s * link,
-    )
-    if np.all(table.alone > 0):
-        return MeasuredLinks(*closed, machines=rates.number)
-    return TwoLevels(*closed)
-
-
-def group(table: RunTable, size: FloatArray, stride: FloatArray) -> Group:
-    """The group of `size` ranks that are `stride` ranks apart, ranks numbered server by server."""
-    inner = np.clip(np.floor(table.machine.server / stride), 1.0, size)
-    return Group(inner, np.ceil(size / inner), size, stride)
-
-
 def tensor_parallel_s(
-    table: RunTable, c: StepConstants, links: TwoLevels, routed: FloatArray
+    table: RunTable, c: StepConstants, links: Links, routed: FloatArray
 ) -> FloatArray:
     """Exposed tensor parallel collectives of one pass: an all-reduce for each block, two of a layer
     of a transformer, or gathers and scatters.
@@ -59,13 +33,13 @@ def tensor_parallel_s(
     Where sequences are split, experts need no second pair, unless they are split too: then the
     ranks that split an expert gather the copies that it works on.
     """
-    members = group(table, table.tp, np.ones_like(table.tp))
+    members = Group(table.tp, np.ones_like(table.tp))
     nbytes = 2.0 * tokens(table) * table.hidden
     once = links.summed_s(nbytes, members, table.sequence_parallel)
     once = once + c.start_s * np.log2(table.tp)
     apart = routed * ((table.sequence_parallel > 0) & (table.shared_ffn <= 0))
     parts = expert_parts(table)
-    members = group(table, parts, np.ones_like(table.tp))
+    members = Group(parts, np.ones_like(table.tp))
     copies = 2.0 * routed_copies(table) * parts * table.mixing.expert_hidden
     gathered = 2.0 * links.all_gather_s(copies, members) + c.start_s * np.log2(parts)
     split = routed * ((table.sequence_parallel > 0) & (parts > 1))
@@ -76,9 +50,9 @@ def tensor_parallel_s(
     return np.where(table.tp > 1, exposed, 0.0)
 
 
-def expert_exchange_s(table: RunTable, c: StepConstants, links: TwoLevels) -> FloatArray:
+def expert_exchange_s(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
     """Exposed dispatch and combination of one pass through a routed layer."""
-    members = group(table, table.ep, expert_parts(table))
+    members = Group(table.ep, expert_parts(table))
     nbytes = 2.0 * routed_copies(table) * table.mixing.expert_hidden
     each = links.all_to_all_s(nbytes, members)
     if np.any((table.sends_once > 0) & (table.ep > 1)):
@@ -95,7 +69,7 @@ def routing_of(table: RunTable) -> Routing:
     )
 
 
-def context_parallel_s(table: RunTable, c: StepConstants, links: TwoLevels) -> FloatArray:
+def context_parallel_s(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
     """Exposed exchange of one pass over the context parallel ranks.
 
     Keys and values go around them, backward once more for their gradients; alone they are gathered
@@ -103,7 +77,7 @@ def context_parallel_s(table: RunTable, c: StepConstants, links: TwoLevels) -> F
     and a part of the heads on each rank: what goes into it and its result are exchanged (as
     Megatron-Core does).
     """
-    members = group(table, table.cp, table.tp)
+    members = Group(table.cp, table.tp)
     width = 2.0 * np.maximum(table.kv_heads / table.tp, 1.0) * table.head_size
     nbytes = 2.0 * table.micro_batch * table.seq_len * width
     each = links.all_gather_s(nbytes, members)
@@ -118,7 +92,7 @@ def context_parallel_s(table: RunTable, c: StepConstants, links: TwoLevels) -> F
     return np.where(table.cp > 1, each * (1.0 - c.cp_hidden), 0.0)
 
 
-def transfers_s(table: RunTable, c: StepConstants, links: TwoLevels) -> FloatArray:
+def transfers_s(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
     """Exposed transfers between stages: each micro-batch crosses each chunk, there and back.
 
     Tensor parallel ranks that hold the same activations may send a part each (Narayanan et al.,
@@ -133,7 +107,7 @@ def transfers_s(table: RunTable, c: StepConstants, links: TwoLevels) -> FloatArr
 
 
 def _transfer_s(
-    table: RunTable, links: TwoLevels, nbytes: FloatArray, stride: FloatArray
+    table: RunTable, links: Links, nbytes: FloatArray, stride: FloatArray
 ) -> FloatArray:
     """Seconds to send `nbytes` to the stage `stride` ranks further on, in the mean of all ranks.
 

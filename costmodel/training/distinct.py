@@ -27,10 +27,11 @@ def distinct_rows(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.
     >>> first.tolist(), kinds.tolist()
     ([1, 0], [1, 0, 1])
     """
-    order = np.lexsort(columns)
-    new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = False
-    for column in columns:
+    varying = [column for column in columns if np.any(column != column[:1])]
+    count = len(columns[0])
+    order = np.lexsort(varying) if varying else np.arange(count)
+    new = np.arange(count) == 0
+    for column in varying:
         ordered = column[order]
         new[1:] |= ordered[1:] != ordered[:-1]
     kinds = np.empty(len(order), dtype=np.intp)

@@ -69,8 +69,6 @@ PRIORS: Mapping[str, Prior] = {
     "graphed": Prior(0.3, 0.3, 0.05, 1.0),
     "host_tp_s": Prior(1e-4, 1.0, 1e-6, 2e-3),
     "host_micro_s": Prior(2e-3, 1.0, 1e-5, 5e-2),
-    "link": Prior(1.0, 0.3, 0.2, 1.5),
-    "port": Prior(1.0, 0.35, 0.2, 1.5),
     "start_s": Prior(3e-5, 1.0, 1e-6, 1e-3),
     "tp_hidden": Prior(0.0, 0.25, 0.0, 0.95, linear=True),
     "fused_hidden": Prior(0.25, 0.2, 0.0, 0.95, linear=True),

@@ -130,15 +130,8 @@ class MachineRates:
     reserved_bytes: FloatArray
     memory_bytes_per_s: FloatArray
     server: FloatArray
-    mesh: FloatArray
     link_bytes_per_s: FloatArray
-    meshed: FloatArray
-    ring_bytes_per_s: FloatArray
-    link_latency_s: FloatArray
     port_bytes_per_s: FloatArray
-    port_latency_s: FloatArray
-    link_efficiency: FloatArray
-    port_efficiency: FloatArray
 
     attention: AttentionRates
     """Of the fused kernel that the chip usually runs; each constant of shape (N,)."""
@@ -153,7 +146,7 @@ class MachineRates:
     a constant of the software."""
 
     number: FloatArray
-    """Of the machine, in the order of `machines()`."""
+    """Of the machine, in the order of `known_machines()`."""
 
     def stream_s(self, nbytes: FloatArray) -> FloatArray:
         """Seconds to move so many bytes between memory and cores at the full rate."""
@@ -230,7 +223,7 @@ def machine_rates(wanted: Sequence[tuple[str, str]], alone: Sequence[bool] = ())
         for (name, _), one in zip(wanted, single, strict=True)
     ]
     chips = [each.chip for each in found]
-    numbers = {name: number for number, name in enumerate(machines())}
+    numbers = {name: number for number, name in enumerate(known_machines())}
 
     def column(values: Iterable[float]) -> FloatArray:
         return np.array(list(values), dtype=np.float64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from costmodel.collectives.buckets import shares
 from costmodel.collectives.kinds import Collective
-from costmodel.training.communication import group
+from costmodel.training.links import Group
 from costmodel.training.sizes import (
     dense_matrices,
     expert_matrices,
@@ -26,8 +26,7 @@ from costmodel.training.sizes import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from costmodel.collectives.two_levels import TwoLevelGroup
-    from costmodel.training.measured_links import MeasuredLinks
+    from costmodel.training.links import Links
     from costmodel.training.table import FloatArray, RunTable
 
 __all__ = ["gathered_alone_s", "sent_alone_s"]
@@ -47,7 +46,7 @@ class _Tensor(NamedTuple):
     routed: bool = False
 
 
-def sent_alone_s(table: RunTable, links: MeasuredLinks) -> FloatArray:
+def sent_alone_s(table: RunTable, links: Links) -> FloatArray:
     """Seconds in which the fullest device reduces its gradients and gathers new parameters in a
     step; where parameters are sharded (ZeRO-3), those of vocabulary tables in all passes.
     """
@@ -68,7 +67,7 @@ def sent_alone_s(table: RunTable, links: MeasuredLinks) -> FloatArray:
     return np.where(sharded, passes, spent + ends)
 
 
-def gathered_alone_s(table: RunTable, links: MeasuredLinks) -> FloatArray:
+def gathered_alone_s(table: RunTable, links: Links) -> FloatArray:
     """Seconds to gather the parameters of a mean layer for a pass, or to scatter their gradients:
     the mean of the three times that this is done.
     """
@@ -82,7 +81,7 @@ def gathered_alone_s(table: RunTable, links: MeasuredLinks) -> FloatArray:
 _GATHER_SCATTER = Collective.ALL_GATHER, Collective.REDUCE_SCATTER
 
 
-def _exchanged_s(table: RunTable, links: MeasuredLinks, each: _Tensor) -> FloatArray:
+def _exchanged_s(table: RunTable, links: Links, each: _Tensor) -> FloatArray:
     """Seconds of a tensor in a step: an all-reduce, or scatters and a gather."""
     gather, scatter, whole = (
         _one_s(table, links, each, kind) for kind in (*_GATHER_SCATTER, Collective.ALL_REDUCE)
@@ -92,7 +91,7 @@ def _exchanged_s(table: RunTable, links: MeasuredLinks, each: _Tensor) -> FloatA
     return np.where(table.zero_stage >= 1, times * scatter + gather, whole)
 
 
-def _one_s(table: RunTable, links: MeasuredLinks, each: _Tensor, kind: Collective) -> FloatArray:
+def _one_s(table: RunTable, links: Links, each: _Tensor, kind: Collective) -> FloatArray:
     """Seconds of one message; none of a tensor without elements."""
     own = _group_of(table, routed=each.routed)
     share = shares(each.nbytes, gathered=table.zero_stage >= 3)
@@ -100,13 +99,13 @@ def _one_s(table: RunTable, links: MeasuredLinks, each: _Tensor, kind: Collectiv
     return np.where((np.asarray(own.size) > 1) & (each.nbytes > 0), found, 0.0)
 
 
-def _group_of(table: RunTable, *, routed: bool) -> TwoLevelGroup:
+def _group_of(table: RunTable, *, routed: bool) -> Group:
     """Devices that hold the same part of a tensor."""
     size = sharing_group(table)
     if not routed:
-        return group(table, size, table.tp)
+        return Group(size, table.tp)
     copies = np.maximum(expert_replicas(table, size), 1.0)
-    return group(table, copies, expert_parts(table) * table.ep)
+    return Group(copies, expert_parts(table) * table.ep)
 
 
 def _tensors(table: RunTable) -> Iterator[_Tensor]:

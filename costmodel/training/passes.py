@@ -10,12 +10,10 @@ import numpy as np
 from costmodel.training.communication import (
     context_parallel_s,
     expert_exchange_s,
-    group,
-    links_of,
     tensor_parallel_s,
 )
 from costmodel.training.layers import experts_issued, layer_times
-from costmodel.training.measured_links import MeasuredLinks
+from costmodel.training.links import Group, links_of
 from costmodel.training.parameter_messages import gathered_alone_s
 from costmodel.training.sizes import (
     dense_share,
@@ -31,8 +29,8 @@ from costmodel.training.states import FULLY_SHARDED
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from costmodel.collectives.two_levels import TwoLevels
     from costmodel.training.constants import StepConstants
+    from costmodel.training.links import Links
     from costmodel.training.table import FloatArray, RunTable
 
 __all__ = [
@@ -248,24 +246,23 @@ def _host_s(table: RunTable, c: StepConstants) -> FloatArray:
     return np.asarray(host * np.where(replayed, c.graphed, 1.0))
 
 
-def _gather_s(table: RunTable, links: TwoLevels, sharded: NDArray[np.bool_]) -> FloatArray:
+def _gather_s(table: RunTable, links: Links, sharded: NDArray[np.bool_]) -> FloatArray:
     """Seconds to gather the parameters of a layer that rest in shards; none where they are gathered
     once in a step. Experts are a message of their own where other devices have the same of them.
     """
     if not np.any(sharded):
         return np.zeros_like(table.zero_stage)
-    if isinstance(links, MeasuredLinks):
-        gather = gathered_alone_s(table, links)
-        return np.where(sharded & (table.gather_once == 0), gather, 0.0)
     dense, routed = gathered_parameters(table)
     size, spread = sharing_group(table), expert_parts(table) * table.ep
     together = spread == table.tp
     nbytes = 2.0 * (dense + np.where(together, routed, 0.0))
-    gather = links.all_gather_s(nbytes, group(table, size, table.tp))
+    gather = links.all_gather_s(nbytes, Group(size, table.tp))
     apart = np.where(together, 0.0, routed)
     copies = np.maximum(expert_replicas(table, size), 1.0)
-    experts = links.all_gather_s(2.0 * apart, group(table, copies, spread))
+    experts = links.all_gather_s(2.0 * apart, Group(copies, spread))
     gather = gather + np.where(apart > 0, experts, 0.0)
+    if np.any(table.alone > 0):
+        gather = np.where(table.alone > 0, gathered_alone_s(table, links), gather)
     return np.where(sharded & (table.gather_once == 0), gather, 0.0)
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.training.communication import group, links_of, transfers_s
-from costmodel.training.measured_links import MeasuredLinks
+from costmodel.training.communication import transfers_s
+from costmodel.training.links import Group, links_of
 from costmodel.training.parameter_messages import sent_alone_s
 from costmodel.training.passes import BESIDE, IN_TURN, Computing, Joins, layer_terms
 from costmodel.training.pipeline import pipeline_times
@@ -29,8 +29,8 @@ from costmodel.training.sizes import (
 from costmodel.training.states import ADAPTERS, FULLY_SHARDED, orthogonalise_s, update_bytes
 
 if TYPE_CHECKING:
-    from costmodel.collectives.two_levels import TwoLevels
     from costmodel.training.constants import StepConstants
+    from costmodel.training.links import Links
     from costmodel.training.table import FloatArray, RunTable
 
 __all__ = ["StepTimes", "hidden_gradients", "step_times", "times_in_turn"]
@@ -121,7 +121,7 @@ def hidden_gradients(table: RunTable, c: StepConstants) -> FloatArray:
 
 
 def _gradients(
-    table: RunTable, links: TwoLevels, hidden: FloatArray, window: FloatArray, sent_bytes: float
+    table: RunTable, links: Links, hidden: FloatArray, window: FloatArray, sent_bytes: float
 ) -> FloatArray:
     """Exposed all-reduce of gradients, or their scatter and the gathering of new parameters.
 
@@ -133,29 +133,29 @@ def _gradients(
     dense, routed = local_parameters(table)
     replicas = replicas_of(table)
     parts = table.zero_stage >= 1
-    reduced = links.summed_s(4.0 * dense, group(table, replicas, table.tp), parts)
+    reduced = links.summed_s(4.0 * dense, Group(replicas, table.tp), parts)
     copies = expert_replicas(table, replicas)
     stride = expert_parts(table) * table.ep
-    exchanged = links.summed_s(4.0 * routed, group(table, copies, stride), parts)
+    exchanged = links.summed_s(4.0 * routed, Group(copies, stride), parts)
     total = np.where(replicas > 1, reduced, 0.0)
     total = total + np.where((copies > 1) & (routed > 0), exchanged, 0.0)
     beside = (table.zero_stage >= FULLY_SHARDED) & (table.gather_once == 0)
     total = np.where(beside, _between_groups(table, links, dense + routed), total)
     whole = total * (sent_bytes / 4.0)
-    if isinstance(links, MeasuredLinks):
-        between = np.where(beside, whole, 0.0)
-        whole = sent_alone_s(table, links) + between
+    if np.any(table.alone > 0):
+        alone = sent_alone_s(table, links) + np.where(beside, whole, 0.0)
+        whole = np.where(table.alone > 0, alone, whole)
     exposed = whole - np.minimum(hidden * whole, window)
     return np.where(table.frozen > 0, 0.0, exposed)
 
 
-def _between_groups(table: RunTable, links: TwoLevels, parameters: FloatArray) -> FloatArray:
+def _between_groups(table: RunTable, links: Links, parameters: FloatArray) -> FloatArray:
     """Reduction of the gradients' shares over the groups of replicas that share parameters; none
     where all replicas are one group, whose reduction runs beside the backward pass.
     """
     size = sharing_group(table)
     groups = np.maximum(replicas_of(table) / size, 1.0)
-    members = group(table, groups, table.tp * size)
+    members = Group(groups, table.tp * size)
     reduced = links.summed_s(4.0 * parameters / size, members, np.zeros_like(size))
     return np.where(groups > 1, reduced, 0.0)
 

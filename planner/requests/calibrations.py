@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from costmodel.collectives import Collective, CollectiveModel
 from costmodel.software import AUTO, usual_software
 from costmodel.training.calibration import Calibration, parse_calibration, shipped_calibration
 from costmodel.training.families import family_for, family_of
@@ -27,6 +28,7 @@ from topology.chips import chip_profile, is_chip
 from topology.cluster import Cluster
 from topology.loading import load_machine
 from topology.machine_names import known_machine
+from topology.mesh import tier_mesh
 from topology.reading import plain_values
 
 if TYPE_CHECKING:
@@ -84,13 +86,19 @@ def _rates(measured: Machine, machine: Machine, where: str) -> tuple[float, floa
             f"it is of links between {chips[0]}, the job runs on {chips[1]}", where,
             f"name a file that was written with --cluster {machine.name}",
         )  # fmt: skip
-    own, known = wiring_of(measured), wiring_of(machine)
-    link = own.link_bytes_per_s * own.link_efficiency
-    port = own.port_bytes_per_s * own.port_efficiency
-    return (
-        link / (known.link_bytes_per_s * known.link_efficiency),
-        port / (known.port_bytes_per_s * known.port_efficiency),
-    )
+    (link, port), (own_link, own_port) = (tuple(_slopes(each)) for each in (machine, measured))
+    return link / own_link, port / own_port
+
+
+def _slopes(found: Machine) -> Iterator[float]:
+    """Seconds per byte of large gathers inside a server, and between two servers."""
+    server = wiring_of(found).server
+    for cluster, axis in ((found.cluster(server), -1), (found.cluster(2 * server), 0)):
+        mesh = tier_mesh(cluster)
+        curve = CollectiveModel(cluster, mesh).curve(
+            Collective.ALL_GATHER, (range(len(mesh.axes))[axis],)
+        )
+        yield curve.slopes[-1]
 
 
 def layout_calibration(file: Document | None, machine: str) -> Calibration:

@@ -26,8 +26,8 @@ RUNS = [
 
 @pytest.mark.fast
 def test_constants_at_a_limit_are_named() -> None:
-    edge = replace(general_constants(), link=PRIORS["link"].high)
-    assert at_limit(edge, ("link", "matmul")) == ("link",)
+    edge = replace(general_constants(), memory=PRIORS["memory"].high)
+    assert at_limit(edge, ("memory", "matmul")) == ("memory",)
 
 
 def test_leaving_a_model_out_leaves_its_rows_out() -> None:
@@ -35,7 +35,7 @@ def test_leaving_a_model_out_leaves_its_rows_out() -> None:
     runs = [*RUNS, run(LLAMA, tp=8), run(LLAMA, tp=4)]
     times = step_times(RunTable.of(runs), shipped_calibration().constants["megatron-ampere"]).total
     times = times * np.array([1.0] * len(RUNS) + [2.0, 2.0])
-    family = replace(families()["megatron-ampere"], fitted=("matmul", "memory", "link"))
+    family = replace(families()["megatron-ampere"], fitted=("matmul", "memory", "start_s"))
     found = fitted_alone(family, runs, times, ["one"] * len(runs))
     left = found.left_out["models"]
     assert np.all(left.step_s[-2:] < 0.75 * times[-2:])

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.collectives.curves import FloatArray
-from costmodel.collectives.two_levels import TwoLevelGroup, TwoLevels
 from costmodel.collectives.visits import Routing
 
 Case: TypeAlias = tuple[int, int, int, int, int]
@@ -95,15 +94,3 @@ def test_many_cases_at_once_are_each_by_itself(several: list[Case]) -> None:
     experts, chosen, groups, best, places = np.array(several, dtype=np.float64).T
     found: FloatArray = Routing(experts, chosen, groups, best).places(places)
     assert found.tolist() == pytest.approx([visited(*case) for case in several], rel=1e-12)
-
-
-def test_a_limit_that_groups_of_servers_keep_spares_the_ports() -> None:
-    """DeepSeek-V3, 64 devices of 8 servers: 7/8 of four servers instead of 7/8 of five and more."""
-    one, ports = np.ones(1), np.array([50e9])
-    machine = TwoLevels(0 * one, np.array([np.inf]), 0 * one, ports, 0 * one)
-    group = TwoLevelGroup(8 * one, 8 * one)
-    seconds = [
-        float(machine.dispatch_s(ports, group, Routing(256 * one, 8 * one, g, b))[0])
-        for g, b in ((1.0, 1.0), (8.0, 4.0))
-    ]
-    assert seconds == pytest.approx([7 / 8 * 5.295, 7 / 8 * 3.983], rel=2e-3)

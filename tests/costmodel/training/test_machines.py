@@ -149,21 +149,11 @@ def test_links_and_ports_are_those_of_the_cluster() -> None:
     assert machine("ascend-910c").port_bytes_per_s == 50e9 / 2, "two dies on a port"
     assert machine("cloudmatrix384").port_bytes_per_s == 196e9
     rings = machine("ascend-910a")
-    assert (rings.mesh, rings.meshed, rings.ring_bytes_per_s) == (True, 4, 64e9)
-    assert machine("v100-dgx1").ring_bytes_per_s == 6 * 25e9
-    modules = machine("atlas-200t-a2-box16")
-    assert modules.meshed == 8
-    assert 32e9 < modules.ring_bytes_per_s < 7 * 28e9
+    assert (rings.mesh, rings.meshed) == (True, 4)
+    assert machine("atlas-200t-a2-box16").meshed == 8
     torus = machine("tpu-v4")
     assert not torus.mesh
     assert torus.link_bytes_per_s == pytest.approx(6 * 45e9)
-
-
-def test_only_what_published_runs_ask_for_differs_from_the_cluster() -> None:
-    """The start of a collective inside a server is a field of its own."""
-    assert machine("a100-80g").link_latency_s == pytest.approx(25e-6)
-    assert machine("a100-80g").port_latency_s == pytest.approx(14e-6)
-    assert machine("ascend-910a").link_latency_s == pytest.approx(2e-6)
 
 
 @pytest.mark.slow

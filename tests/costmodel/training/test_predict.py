@@ -141,12 +141,12 @@ def test_a_run_belongs_to_the_family_of_its_stack_and_chips() -> None:
 @pytest.mark.fast
 def test_a_fit_finds_the_constants_that_made_the_times() -> None:
     start = general_constants()
-    truth = replace(start, matmul=0.6, host_s=1e-3, link=0.4)
+    truth = replace(start, matmul=0.6, host_s=1e-3, memory=0.6)
     times = step_times(RunTable.of(RUNS), truth).total
-    found = fit(RunTable.of(RUNS), times, ("matmul", "host_s", "link"), start, tightness=5.0)
+    found = fit(RunTable.of(RUNS), times, ("matmul", "host_s", "memory"), start, tightness=5.0)
     assert found.matmul == pytest.approx(0.6, rel=0.03)
     assert found.host_s == pytest.approx(1e-3, rel=0.05)
-    assert found.link == pytest.approx(0.4, rel=0.1)
+    assert found.memory == pytest.approx(0.6, rel=0.1)
 
 
 def test_priors_hold_constants_that_no_row_moves() -> None:
