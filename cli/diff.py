@@ -9,7 +9,7 @@ from cli.declared import command
 EPILOG = """\b
 Examples:
   planner diff before/plan.json after/plan.json
-  planner diff mindspore/plan.json jax/plan.json
+  planner diff 8_devices/plan.json 16_devices/plan.json
   planner diff a/plan.json b/plan.json --json
 
 \b
