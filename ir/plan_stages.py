@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -79,10 +79,7 @@ def mesh_text(plan: Plan) -> str:
 def tier_names(plan: Plan) -> tuple[str, ...]:
     """Names of the levels of the machine, or of the part that a stage has, outermost first."""
     whole = (number for number, stage in enumerate(plan.pipeline.stages) if not stage.mesh)
-    tiers = stage_plan(plan, next(whole)).cluster.get("tiers", ())
-    if not isinstance(tiers, Sequence):
-        return ()
-    return tuple(str(t.get("name", "")) for t in tiers if isinstance(t, Mapping))
+    return tuple(tier.name for tier in part_cluster(plan, next(whole)).tiers)
 
 
 def has_equal_stages(plan: Plan) -> bool:
@@ -256,8 +253,8 @@ def _graph(graph: OpGraph, ops: Sequence[Op], comes: Sequence[str], goes: Sequen
     """Some operators of a graph; what comes from before them is an input."""
     table: dict[str, Tensor] = {}
     for name in (*(n for op in ops for n in op.tensor_names()), *comes, *goes):
-        role = Role.INPUT if name in comes else graph.tensors[name].role
-        table.setdefault(name, replace(graph.tensors[name], role=role))
+        table.setdefault(name, graph.tensors[name])
+    table.update((name, replace(table[name], role=Role.INPUT)) for name in comes)
     made = {n for op in ops for n in op.outputs if n}
     ends = [n for n in graph.outputs if n in made and n not in goes]
     return replace(
