@@ -95,11 +95,15 @@ def test_a_batch_that_pays_for_its_memory_is_split_and_the_plan_says_so() -> Non
     assert again.estimate == plan.estimate
 
 
+def _never(*_: object, **__: object) -> Plan:
+    raise AssertionError("the batch was split")
+
+
 @pytest.mark.parametrize("changes", [{"solver": "local_search"}, {"cost": "mindspore"}])
 def test_a_search_that_is_told_how_or_for_what_keeps_its_batch(
     changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "search_pipeline", None)
+    monkeypatch.setattr(searching, "search_pipeline", _never)
     asked = tight(GRAPHS["attention"], "mindspore", 0.7)
     plan = search(GRAPHS["attention"], CLUSTER, replace(asked, **changes))  # type: ignore[arg-type]
     assert plan.pipeline.is_single
@@ -108,7 +112,7 @@ def test_a_search_that_is_told_how_or_for_what_keeps_its_batch(
 def test_a_batch_that_pays_nothing_for_its_memory_is_never_split(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(searching, "search_pipeline", None)
+    monkeypatch.setattr(searching, "search_pipeline", _never)
     for graph in GRAPHS.values():
         plan = search(graph, CLUSTER, SearchRequest())
         assert plan == search_batch(graph, CLUSTER, SearchRequest())
@@ -179,7 +183,7 @@ def test_what_cannot_be_split_is_refused_as_before(changes: dict[str, object]) -
 def test_states_that_do_not_fit_are_told_before_anything_is_split(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(searching, "search_pipeline", None)
+    monkeypatch.setattr(searching, "search_pipeline", _never)
     with pytest.raises(InfeasibleError, match="of states"):
         search(GRAPHS["mlp"], CLUSTER, SearchRequest(memory_limit_bytes=1e6))
 
