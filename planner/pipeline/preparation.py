@@ -48,12 +48,7 @@ def dialect_of(target: str, devices: int, *, all_to_all: bool = True) -> Dialect
         RequestError: no such target, it does not run on that many devices, or it has no switch for
             all-to-all.
     """
-    if target not in TARGETS:
-        raise RequestError(
-            f"there is no target {target!r}\n  at:  --target\n"
-            f"  fix: use one of {', '.join(TARGETS)}"
-        )
-    dialect = TARGETS[target]
+    dialect = _named(target)
     if not dialect.runs_on(devices):
         raise RequestError(
             f"{dialect.framework} does not run on {devices} devices\n"
@@ -67,6 +62,15 @@ def dialect_of(target: str, devices: int, *, all_to_all: bool = True) -> Dialect
             f"  fix: leave it out, or use --target {target_with(lambda each: each.cut_counts)}"
         )
     return replace(dialect, all_to_all=all_to_all)
+
+
+def _named(target: str) -> Dialect:
+    if target not in TARGETS:
+        raise RequestError(
+            f"there is no target {target!r}\n  at:  --target\n"
+            f"  fix: use one of {', '.join(TARGETS)}"
+        )
+    return TARGETS[target]
 
 
 def dialect_of_plan(plan: Plan) -> Dialect | None:
@@ -103,6 +107,7 @@ def _lists(value: object) -> list[list[object]]:
 
 def check_pipeline_request(graph: OpGraph, request: SearchRequest) -> None:
     """Raise `RequestError` if this request cannot have stages and micro-batches."""
+    dialect = _named(request.target)
     faults = (
         (request.global_batch is None, "there is no batch to cut", "--pipeline", "add --batch N"),
         (
@@ -143,8 +148,8 @@ def check_pipeline_request(graph: OpGraph, request: SearchRequest) -> None:
             "give --batch alone",
         ),
         (
-            request.stage_meshes == "any" and TARGETS[request.target].equal_stages,
-            f"{TARGETS[request.target].framework} has as many devices in every stage",
+            request.stage_meshes == "any" and dialect.equal_stages,
+            f"{dialect.framework} has as many devices in every stage",
             "--stage-meshes any",
             "leave it out, or name another target: --target generic",
         ),
