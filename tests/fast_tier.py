@@ -6,8 +6,10 @@ always are. In the tier files without either are not read, a test of many cases 
 
 While the tier runs, a profiler keeps which functions are called. A run of the whole tier that
 called no function of some source module fails and names it: there is no list to keep, and a module
-that is renamed or merged needs nothing. Only the tier is asked: among all other tests a function
-that is cached may have been called by another test before, whose calls do not count.
+that is renamed or merged needs nothing. Functions that a module calls while it is loaded do not
+count: whether a test loads it or the collection before depends on the order of tests. Only the tier
+is asked: among all other tests a function that is cached may have been called by another test
+before, whose calls do not count.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _IS_FUNCTION = 1
 
 
 class Calls:
-    """Files whose functions are called, in this thread and in those that it starts."""
+    """Functions that are called, in this thread and in those that it starts."""
 
     def __init__(self) -> None:
         self._own = cProfile.Profile(builtins=False)
@@ -52,10 +54,11 @@ class Calls:
         self._threads.append(profile)
         profile.enable()
 
-    def files(self) -> set[str]:
+    def functions(self) -> set[tuple[str, str]]:
+        """File and name of each."""
         entries = [e for profile in (self._own, *self._threads) for e in profile.getstats()]
         return {
-            entry.code.co_filename
+            (entry.code.co_filename, entry.code.co_name)
             for entry in entries
             if isinstance(entry.code, CodeType) and entry.code.co_flags & _IS_FUNCTION
         }
@@ -63,15 +66,16 @@ class Calls:
 
 @dataclass
 class Run:
-    """What the fast tests of this run called and loaded, by file; a worker's is handed over."""
+    """What the fast tests of this run called, by file and name, and loaded, by file; a worker's is
+    handed over."""
 
     calls: Calls = field(default_factory=Calls)
-    called: set[str] = field(default_factory=set)
+    called: set[tuple[str, str]] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
     silent: list[str] = field(default_factory=list)
 
     def gather(self) -> None:
-        self.called |= self.calls.files()
+        self.called |= self.calls.functions()
         self.loaded |= {str(getattr(m, "__file__", None)) for m in list(sys.modules.values())}
 
 
@@ -85,14 +89,35 @@ def sources(root: Path, ignored: Iterable[Path]) -> Iterator[Path]:
                 yield path
 
 
-def has_functions(path: Path) -> bool:
-    """Whether something in the file can be called that is neither a stub nor compiled."""
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(path: Path) -> set[str]:
+    """Names of what tests can call in the file: neither stubs, nor compiled, nor run on loading."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
-    return any(not _is_stub(f) and not _is_compiled(f) for f in functions)
+    found = [each for each in ast.walk(tree) if isinstance(each, _Function)]
+    callable_ = {f.name for f in found if not _is_stub(f) and not _is_compiled(f)}
+    return callable_ - _run_on_loading(tree)
 
 
-def _is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _run_on_loading(tree: ast.Module) -> set[str]:
+    """Functions of the module that its own statements call, and those that these call."""
+    bodies = {each.name: each for each in tree.body if isinstance(each, _Function)}
+    statements = [each for each in tree.body if not isinstance(each, _Function | ast.ClassDef)]
+    decorators = [line for each in tree.body if isinstance(each, _Function | ast.ClassDef)
+                  for line in each.decorator_list]  # fmt: skip
+    reached: set[str] = set()
+    left: list[ast.AST] = [*statements, *decorators]
+    while left:
+        part = left.pop()
+        calls = [part, *(each.func for each in ast.walk(part) if isinstance(each, ast.Call))]
+        named = {call.id for call in calls if isinstance(call, ast.Name)} & bodies.keys()
+        left += [bodies[name] for name in named - reached]
+        reached |= named
+    return reached
+
+
+def _is_stub(function: _Function) -> bool:
     return all(
         isinstance(line, ast.Raise | ast.Pass)
         or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
@@ -100,17 +125,25 @@ def _is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     )
 
 
-def _is_compiled(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_compiled(function: _Function) -> bool:
     return any("njit" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
 def silent(root: Path, ignored: Iterable[Path], run: Run) -> list[str]:
     """Source files of which nothing was called, or not even read where there are no functions."""
+    called: dict[str, set[str]] = {}
+    for file, name in run.called:
+        called.setdefault(file, set()).add(name)
     return [
         path.relative_to(root).as_posix()
         for path in sources(root, ignored)
-        if str(path) not in (run.called if has_functions(path) else run.loaded)
+        if not _is_used(path, called.get(str(path), set()), run.loaded)
     ]
+
+
+def _is_used(path: Path, called: set[str], loaded: set[str]) -> bool:
+    asked = functions(path)
+    return bool(asked & called) if asked else str(path) in loaded
 
 
 _run: pytest.StashKey[Run] = pytest.StashKey()
@@ -183,7 +216,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_testnodedown(node: Any) -> None:
     run = node.config.stash[_run]
     called, loaded = getattr(node, "workeroutput", {}).get(_FAST, ((), ()))
-    run.called.update(called)
+    run.called.update((file, name) for file, name in called)
     run.loaded.update(loaded)
 
 

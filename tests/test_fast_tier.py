@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fast_tier import Calls, Run, has_functions, silent, sources
+from tests.fast_tier import Calls, Run, functions, silent, sources
 
 ROOT = Path(__file__).parents[1]
 FILES = {
@@ -24,6 +24,13 @@ markers = ["fast: as here", "slow: as here"]
 """,
     "house/called.py": "def one():\n    return 1\n",
     "house/imported.py": "TEN = 10\ndef ten():\n    return TEN\n",
+    "house/loading.py": """
+def half():
+    return 1
+def two():
+    return 2 * half()
+TWO = two()
+""",
     "house/names.py": "TWO = 2\n",
     "house/threads.py": "def three():\n    return 3\n",
     "checks/test_some.py": """
@@ -36,6 +43,7 @@ drawn = []
 
 @pytest.mark.fast
 def test_one():
+    import house.loading
     assert one() == 1
     thread = threading.Thread(target=house.threads.three)
     thread.start()
@@ -97,10 +105,11 @@ def test_a_part_of_the_tier_is_not_asked(tmp_path: Path) -> None:
 
 def test_what_was_called_or_has_no_functions_is_not_named(tmp_path: Path) -> None:
     root = written(tmp_path)
-    names = ("called", "imported", "names", "threads")
-    files = [str(root / "house" / f"{name}.py") for name in names]
-    assert silent(root, [], Run(called=set(files), loaded=set(files))) == []
-    assert silent(root, [], Run(loaded=set(files))) == [
+    files = [str(path) for path in sources(root, [])]
+    each = {(file, name) for file in files for name in functions(Path(file))}
+    assert silent(root, [], Run(called=each, loaded=set(files))) == []
+    while_loading = {(file, name) for file in files for name in ("half", "two")}
+    assert silent(root, [], Run(called=while_loading, loaded=set(files))) == [
         "house/called.py",
         "house/imported.py",
         "house/threads.py",
@@ -111,22 +120,26 @@ def test_what_was_called_or_has_no_functions_is_not_named(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("def f():\n    return 1\n", True),
-        ("class A:\n    async def f(self):\n        '''Says.'''\n        return 1\n", True),
-        ("class A:\n    def f(self):\n        '''Says.'''\n", False),
-        ("class A:\n    def f(self): ...\n", False),
-        ("@njit(cache=True)\ndef f():\n    return 1\n", False),
-        ("A = 1\n", False),
+        ("def f():\n    return 1\n", {"f"}),
+        ("class A:\n    async def f(self):\n        '''Says.'''\n        return 1\n", {"f"}),
+        ("class A:\n    def f(self):\n        '''Says.'''\n", set()),
+        ("class A:\n    def f(self): ...\n", set()),
+        ("@njit(cache=True)\ndef f():\n    return 1\n", set()),
+        ("A = 1\n", set()),
+        ("def f():\n    return 1\nA = [f() for _ in (1, 2)]\n", set()),
+        ("def f():\n    return g()\ndef g():\n    return 1\nA = f()\n", set()),
+        ("def f(g):\n    return g\n@f\ndef g():\n    return 1\n", {"g"}),
     ],
 )
-def test_what_can_be_called(tmp_path: Path, text: str, found: bool) -> None:
+def test_what_can_be_called(tmp_path: Path, text: str, found: set[str]) -> None:
     (tmp_path / "some.py").write_text(text, encoding="utf-8")
-    assert has_functions(tmp_path / "some.py") is found
+    assert functions(tmp_path / "some.py") == found
 
 
 def test_calls_leave_out_what_is_only_imported() -> None:
     calls = Calls()
     with calls:
-        has_functions(Path(__file__))
-    assert any(path.endswith("fast_tier.py") for path in calls.files())
-    assert not any(path.endswith("test_fast_tier.py") for path in calls.files())
+        functions(Path(__file__))
+    found = {(Path(file).name, name) for file, name in calls.functions()}
+    assert ("fast_tier.py", "functions") in found
+    assert not any(file == "test_fast_tier.py" for file, _ in found)
