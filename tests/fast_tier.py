@@ -21,8 +21,9 @@ import threading
 import tomllib
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
@@ -35,24 +36,47 @@ _IS_FUNCTION = 1
 
 
 class Calls:
-    """Functions that are called, in this thread and in those that it starts."""
+    """Functions that are called, in this thread and in those that it starts, but on loading."""
 
     def __init__(self) -> None:
         self._own = cProfile.Profile(builtins=False)
         self._threads: list[cProfile.Profile] = []
+        self._of_thread = threading.local()
+        self._load = SourceFileLoader.exec_module
 
     def __enter__(self) -> None:
         threading.setprofile(self._follow)
-        self._own.enable()
+
+        def unheard(loader: Any, module: ModuleType) -> None:
+            self._unheard(loader, module)
+
+        SourceFileLoader.exec_module = unheard  # type: ignore[assignment, method-assign]
+        self._enable(self._own)
 
     def __exit__(self, *_: object) -> None:
         self._own.disable()
+        SourceFileLoader.exec_module = self._load  # type: ignore[method-assign]
         threading.setprofile(None)
 
-    def _follow(self, *_: object) -> None:
-        profile = cProfile.Profile(builtins=False)
-        self._threads.append(profile)
+    def _enable(self, profile: cProfile.Profile) -> None:
+        self._of_thread.profile = profile
         profile.enable()
+
+    def _follow(self, *_: object) -> None:
+        self._threads.append(cProfile.Profile(builtins=False))
+        self._enable(self._threads[-1])
+
+    def _unheard(self, loader: SourceFileLoader, module: ModuleType) -> None:
+        profile = getattr(self._of_thread, "profile", None)
+        self._of_thread.profile = None
+        if profile:
+            profile.disable()
+        try:
+            self._load(loader, module)
+        finally:
+            self._of_thread.profile = profile
+            if profile:
+                profile.enable()
 
     def functions(self) -> set[tuple[str, str]]:
         """File and name of each."""
@@ -93,11 +117,11 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def functions(path: Path) -> set[str]:
-    """Names of what tests can call in the file: neither stubs, nor compiled, nor run on loading."""
+    """Names of what a test must call one of: none if all are stubs, compiled or run on loading."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found = [each for each in ast.walk(tree) if isinstance(each, _Function)]
-    callable_ = {f.name for f in found if not _is_stub(f) and not _is_compiled(f)}
-    return callable_ - _run_on_loading(tree)
+    names = {f.name for f in found if not _is_stub(f) and not _is_compiled(f)}
+    return names if names - _run_on_loading(tree) else set()
 
 
 def _run_on_loading(tree: ast.Module) -> set[str]:
