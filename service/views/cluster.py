@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from ir.folding import Axes
 from ir.plan import Plan
-from ir.plan_stages import messages_of, slowest_part, stage_ranks, tier_names
+from ir.plan_stages import stage_ranks, tier_names
 from planner.repricing.binding_tiers import TierTime, tier_times
+from report.tables import plain
+from report.traffic import TierLoad, group_table, group_traffic, tier_table
 from service.views.traffic import FloatArray, Flow, between_devices, flows_of
 from topology.catalogue import is_machine, named_machine
 from topology.cluster import Cluster, Tier, TierKind
@@ -22,37 +24,15 @@ MOST_RANKS = 4096
 
 
 def mesh_view(plan: Plan) -> dict[str, Any]:
-    """Axes, ranks with their devices, and what travels over which axes on the slowest part."""
+    """Axes, ranks with their devices, and a table of what travels over which axes."""
     ranks = plan.rank_order[:MOST_RANKS]
     tiers = tier_names(plan)
-    axes = Axes.of(plan)
-    spent: dict[tuple[str, ...], dict[str, Any]] = {}
-    for item in messages_of(plan, slowest_part(plan)):
-        row = spent.setdefault(
-            item.axes,
-            {
-                "axes": list(item.axes),
-                "short": axes.short(item.axes) if item.axes else item.cause,
-                "tier": item.tier,
-                "size": item.group_size,
-                "time_s": 0.0,
-                "hidden_s": 0.0,
-                "count": 0,
-                "bytes": 0.0,
-                "kinds": {},
-            },
-        )
-        row["time_s"] += item.exposed_s
-        row["hidden_s"] += item.hidden_s
-        row["count"] += item.count
-        row["bytes"] += item.nbytes * item.count
-        row["kinds"][item.kind] = row["kinds"].get(item.kind, 0.0) + item.exposed_s
     return {
         "axes": [{"name": n, "size": s, "tier": tiers[t]} for n, s, t in plan.mesh],
         "ranks": list(ranks),
         "left_out": len(plan.rank_order) - len(ranks),
         "stages": plan.pipeline.parts,
-        "groups": sorted(spent.values(), key=lambda row: -row["time_s"] - row["hidden_s"]),
+        "report": plain(group_table(group_traffic(plan))),
     }
 
 
@@ -72,18 +52,20 @@ def cluster_view(
     if machine is None and is_machine(name):
         machine = named_machine(name)
     picture = None if machine is None else machine_picture(machine, plan, flows, servers)
+    loads = [
+        _load(plan, number, tier, flows, times[tier.name])
+        for number, tier in enumerate(cluster.tiers)
+    ]
     return {
         "name": name,
         "devices": cluster.devices,
-        "tiers": [_tier(plan, number, tier, flows, times[tier.name])
-                  for number, tier in enumerate(cluster.tiers)],
+        "tiers": [asdict(load) for load in loads],
+        "report": plain(tier_table(loads)),
         "picture": picture,
-    }  # fmt: skip
+    }
 
 
-def _tier(
-    plan: Plan, number: int, tier: Tier, flows: Sequence[Flow], time: TierTime
-) -> dict[str, Any]:
+def _load(plan: Plan, number: int, tier: Tier, flows: Sequence[Flow], time: TierTime) -> TierLoad:
     """What a device sends over a tier, of the part of the machine that sends most, and the seconds
     that its links hold up the step.
     """
@@ -92,18 +74,18 @@ def _tier(
         sent[flow.part] += flow.nbytes * (flow.tier == number)
     links = max(tier.size - 1, 1) if tier.kind is TierKind.FULL_MESH else 1
     rate, step_s = tier.bandwidth_bytes_per_s * links, plan.estimate.step_time_s
-    return {
-        "name": tier.name,
-        "size": tier.size,
-        "kind": tier.kind.value,
-        "transport": tier.transport,
-        "bandwidth_bytes_per_s": tier.bandwidth_bytes_per_s,
-        "latency_s": tier.latency_s,
-        "sent_bytes": max(sent),
-        "busy": max(sent) / rate / step_s if step_s > 0 and rate > 0 else 0.0,
-        "time_s": time.exposed_s,
-        "hidden_s": time.hidden_s,
-    }
+    return TierLoad(
+        name=tier.name,
+        size=tier.size,
+        kind=tier.kind.value,
+        transport=tier.transport,
+        bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s,
+        latency_s=tier.latency_s,
+        sent_bytes=max(sent),
+        busy=max(sent) / rate / step_s if step_s > 0 and rate > 0 else 0.0,
+        time_s=time.exposed_s,
+        hidden_s=time.hidden_s,
+    )
 
 
 def machine_picture(

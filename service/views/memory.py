@@ -19,6 +19,9 @@ from planner.lowering.held import held_of
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.repricing.planned_choice import lowered_plan
 from planner.requests.simulations import highest_points
+from report.plan import PlanReport
+from report.plan_tables import holder_table, memory_table, stage_table
+from report.tables import plain
 from service.views.columns import rounded
 from topology.cluster import Cluster
 
@@ -34,19 +37,18 @@ def memory_view(plan: Plan) -> dict[str, Any]:
     """Bytes in use while each operator runs, by cause, and the largest holders at the peak; of
     every part of the machine where the plan has stages.
     """
-    estimate = plan.estimate
+    report, estimate = PlanReport(plan), plan.estimate
     view: dict[str, Any] = {
         "peak_bytes": estimate.peak_memory_bytes,
         "limit_bytes": finite(estimate.memory_limit_bytes),
-        "by_cause": dict(estimate.memory_by_cause),
-        "stages": [],
+        "report": {"causes": plain(memory_table(report))},
         "parts": [],
         "curves": [],
     }
     if plan.pipeline.is_single:
         evidence = lowered_plan(plan, Cluster.from_dict(plan.cluster))
         return view | _over_operators(evidence, str)
-    view["stages"] = [stage.peak_memory_bytes for stage in plan.pipeline.stages]
+    view["report"]["stages"] = plain(stage_table(report))
     view["parts"] = [_of_part(plan, part) for part in range(plan.pipeline.parts)]
     view["curves"] = [_drawn(curve) for curve in simulate_plan(plan, Effects()).memory]
     fullest: dict[str, Any] = max(view["parts"], key=lambda each: float(each["peak_bytes"]))
@@ -73,15 +75,16 @@ def _drawn(curve: MemoryCurve) -> dict[str, Any]:
     }
 
 
-def _over_operators(evidence: PlanBuilder, plain: Callable[[str], str]) -> dict[str, Any]:
+def _over_operators(evidence: PlanBuilder, named: Callable[[str], str]) -> dict[str, Any]:
     """Levels by cause while the operators run, and who holds most at the peak."""
     found = _levels(evidence)
     order = _in_order(evidence, sum(found.values(), np.zeros(evidence.lowered.problem.time_points)))
     levels = {cause: level[order] for cause, level in found.items()}
     total = sum(levels.values(), np.zeros(len(order)))
     kept = highest_points(total, MOST_POINTS)
-    names = [plain(op.name) for op in evidence.lowered.liveness.graph.ops]
+    names = [named(op.name) for op in evidence.lowered.liveness.graph.ops]
     peak_at = int(total.argmax()) if len(total) else 0
+    holders = _holders(evidence, int(order[peak_at]) if len(order) else 0, named)
     return {
         "points": kept.tolist(),
         "operators": [_name_at(names, int(point)) for point in kept],
@@ -90,8 +93,7 @@ def _over_operators(evidence: PlanBuilder, plain: Callable[[str], str]) -> dict[
             cause: rounded(level[kept].tolist(), 0)
             for cause, level in sorted(levels.items(), key=lambda kv: -float(kv[1].max()))
         },
-        "peak_at": peak_at,
-        "holders": _holders(evidence, int(order[peak_at]) if len(order) else 0, plain),
+        "holders": plain(holder_table(holders, float(total.max(initial=0.0)))),
     }
 
 
@@ -128,12 +130,15 @@ def _levels(evidence: PlanBuilder) -> dict[str, FloatArray]:
     return {cause: np.maximum(level, 0.0) for cause, level in levels.items() if level.any()}
 
 
-def _holders(evidence: PlanBuilder, peak: int, plain: Callable[[str], str]) -> list[dict[str, Any]]:
+def _holders(
+    evidence: PlanBuilder, peak: int, named: Callable[[str], str]
+) -> list[tuple[str, str, float]]:
+    """Name, cause and bytes of the largest at a time point."""
     sums: dict[tuple[str, str], float] = {}
     nodes = evidence.lowered.nodes
     for item in held_of(evidence.lowered, evidence.choice):
         if item.start <= peak < item.end and item.nbytes > 0:
-            key = plain(nodes[item.holder].name), item.cause
+            key = named(nodes[item.holder].name), item.cause
             sums[key] = sums.get(key, 0.0) + item.nbytes
     ordered = sorted(sums.items(), key=lambda kv: (-kv[1], kv[0]))
-    return [{"name": n, "cause": c, "bytes": b} for (n, c), b in ordered[:LARGEST]]
+    return [(*key, nbytes) for key, nbytes in ordered[:LARGEST]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from costmodel.simulation.effects import Effects
@@ -15,6 +15,8 @@ from planner.repricing.other_machine import repriced
 from planner.repricing.other_size import resized
 from planner.request import RequestError
 from report.plan import PlanReport
+from report.step_change import StepFacts, step_table
+from report.tables import plain
 from topology.catalogue import is_machine, named_cluster
 from topology.cluster import Cluster
 
@@ -45,14 +47,11 @@ def whatif_view(plan: Plan, factors: Factors) -> dict[str, Any]:
     if not plan.pipeline.is_single:
         # Repricing keeps the micro-batches in flight; only a simulation has those of another batch.
         there = peak + after.peak_memory_bytes - before.peak_memory_bytes
-    return {
-        "before": _told(plan, before.step_s, peak, limit),
-        "after": _told(found, after.step_s, there, factors.memory_bytes or limit),
-        "tiers": [
-            {"name": t.name, "bandwidth_bytes_per_s": t.bandwidth_bytes_per_s, "size": t.size}
-            for t in Cluster.from_dict(found.cluster).tiers
-        ],
-    }
+    own = _facts(plan, before.step_s, peak, limit)
+    asked = _facts(found, after.step_s, there, factors.memory_bytes or limit)
+    steps = {"before": own, "after": asked}
+    told = {name: finite(asdict(step)) | {"fits": step.fits} for name, step in steps.items()}
+    return {**told, "report": plain(step_table(own, asked))}
 
 
 def _changed(plan: Plan, factors: Factors) -> Plan:
@@ -172,23 +171,21 @@ def _check_tiers(cluster: Cluster, larger: Cluster) -> None:
         )
 
 
-def _told(plan: Plan, simulated_s: float, peak: float, limit: float) -> dict[str, Any]:
+def _facts(plan: Plan, simulated_s: float, peak: float, limit: float) -> StepFacts:
     report = PlanReport(plan)
     each = report.rates.samples_per_s or 0.0
-    return {
-        "step_s": report.step_s,
-        "estimate_s": report.step_s,
-        "expected_s": report.expected_s and list(report.expected_s),
-        "simulated_s": simulated_s,
-        "computing_s": report.computing_s,
-        "exposed_s": report.exposed_s,
-        "hidden_s": plan.estimate.hidden_s,
-        "waiting_s": report.waiting_s,
-        "peak_bytes": peak,
-        "limit_bytes": finite(limit),
-        "fits": peak <= limit,
-        "devices": plan.devices,
-        "batch": plan.batch,
-        "samples_per_s": each,
-        "samples_per_device_s": each / plan.devices,
-    }
+    return StepFacts(
+        step_s=report.step_s,
+        simulated_s=simulated_s,
+        expected_s=report.expected_s,
+        computing_s=report.computing_s,
+        exposed_s=report.exposed_s,
+        hidden_s=plan.estimate.hidden_s,
+        waiting_s=report.waiting_s,
+        samples_per_s=each,
+        samples_per_device_s=each / plan.devices,
+        peak_bytes=peak,
+        limit_bytes=limit,
+        devices=plan.devices,
+        batch=plan.batch,
+    )

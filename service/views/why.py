@@ -1,4 +1,4 @@
-"""Explanations as plain values, whole or at a glance."""
+"""Explanations with their tables, whole or at a glance."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from planner.explain.operator import parts_of
 from planner.explain.plan_problem import PlanProblem
 from planner.explain.questions import at_operator
 from planner.explain.reasons import Subject
+from report.explanation import Candidate, OperatorExplanation, PlanExplanation
+from report.explanation_tables import parts
+from report.tables import plain_parts
 
 FloatArray = NDArray[np.float64]
 
@@ -29,7 +32,7 @@ def why_view(plan: Plan, operator: str) -> dict[str, Any]:
     Raises:
         RequestError: the plan has no such operator, or cannot be priced.
     """
-    return explain.why(plan, operator).to_dict() | {"glance": False}
+    return _told(explain.why(plan, operator))
 
 
 def glance_view(plan: Plan, operator: str) -> dict[str, Any]:
@@ -45,21 +48,27 @@ def glance_view(plan: Plan, operator: str) -> dict[str, Any]:
     ways[subject.looks[planned]] = planned
     near_s = _near_s(case, subject, number)
     nearest = sorted((c for c in ways.values() if c != planned), key=lambda c: (near_s[c], c))
-    told = [_candidate(case, subject, number, c) for c in (planned, *nearest[:_TRIED])]
-    others = [each for each in told if not each["is_chosen"] and each["fixed_delta_s"] is not None]
-    return {
-        "name": subject.node.origin.name,
-        "kind": subject.node.kind.value,
-        "label": subject.label(),
-        "scope": subject.scope(),
-        "step_time_s": plan.estimate.step_time_s,
-        "chosen": next(each for each in told if each["is_chosen"]),
-        "rivals": sorted(others, key=lambda each: each["fixed_delta_s"])[:RIVALS],
-        "neighbours": [],
-        "memory": None,
-        "candidates": len(ways),
-        "glance": True,
-    }
+    chosen, *others = (_candidate(case, subject, number, c) for c in (planned, *nearest[:_TRIED]))
+    possible = [each for each in others if math.isfinite(each.fixed_delta_s)]
+    return _told(
+        OperatorExplanation(
+            name=subject.node.origin.name,
+            kind=subject.node.kind.value,
+            label=subject.label(),
+            scope=subject.scope(),
+            step_time_s=plan.estimate.step_time_s,
+            chosen=chosen,
+            rivals=tuple(sorted(possible, key=lambda each: each.fixed_delta_s)[:RIVALS]),
+            neighbours=(),
+            memory=None,
+            candidates=len(ways),
+        )
+    )
+
+
+def _told(found: OperatorExplanation | PlanExplanation) -> dict[str, Any]:
+    """The record, and what `planner explain` prints of it."""
+    return found.to_dict() | {"report": plain_parts(parts(found))}
 
 
 def _near_s(case: PlanProblem, subject: Subject, number: int) -> FloatArray:
@@ -76,23 +85,27 @@ def _near_s(case: PlanProblem, subject: Subject, number: int) -> FloatArray:
     return total
 
 
-def _candidate(case: PlanProblem, subject: Subject, number: int, candidate: int) -> dict[str, Any]:
-    """One way to split the operator, and what it costs around it."""
+def _candidate(case: PlanProblem, subject: Subject, number: int, candidate: int) -> Candidate:
+    """One way to split the operator, and what it costs around it; infinite where it cannot be."""
     problem, planned = case.posed.problem, case.choice
-    choice = [*planned[:number], candidate, *planned[number + 1 :]]
-    moved = case.posed.followed(choice, number)
-    delta_s = problem.cost_s(moved) - problem.cost_s(planned)
-    parts = parts_of(case, number, moved)
+    moved = case.posed.followed([*planned[:number], candidate, *planned[number + 1 :]], number)
     inputs, outputs = subject.layouts(candidate)
-    return {
-        "cuts": "" if subject.cuts(candidate) is None else subject.cuts_text(candidate),
-        "inputs": list(inputs),
-        "outputs": list(outputs),
-        "is_chosen": candidate == planned[number],
-        "parts": [part.to_dict() for part in parts],
-        "local_s": math.fsum(part.time_s for part in parts),
-        "fixed_delta_s": delta_s if case.posed.is_possible(moved) else None,
-    }
+    costs = tuple(parts_of(case, number, moved))
+    delta_s = problem.cost_s(moved) - problem.cost_s(planned)
+    return Candidate(
+        cuts="" if subject.cuts(candidate) is None else subject.cuts_text(candidate),
+        inputs=inputs,
+        outputs=outputs,
+        is_chosen=candidate == planned[number],
+        local_s=math.fsum(part.time_s for part in costs),
+        parts=costs,
+        fixed_delta_s=delta_s if case.posed.is_possible(moved) else math.inf,
+        delta_s=None,
+        step_time_s=None,
+        peak_memory_bytes=None,
+        memory_bytes=0.0,
+        memory_charge_s=0.0,
+    )
 
 
 def explanation_view(plan: Plan) -> dict[str, Any]:
@@ -101,4 +114,4 @@ def explanation_view(plan: Plan) -> dict[str, Any]:
     Raises:
         RequestError: the plan cannot be priced.
     """
-    return explain.summary(plan).to_dict()
+    return _told(explain.summary(plan))
