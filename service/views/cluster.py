@@ -8,12 +8,10 @@ from typing import Any
 
 from ir.plan import Plan
 from ir.plan_stages import stage_ranks, tier_names
-from planner.repricing.binding_tiers import TierTime, tier_times
+from planner.repricing.flows import FloatArray, Flow, between_devices, flows_of, tier_loads
 from report.tables import plain
-from report.traffic import TierLoad, group_table, group_traffic, tier_table
-from service.views.traffic import FloatArray, Flow, between_devices, flows_of
+from report.traffic import group_table, group_traffic, tier_table
 from topology.catalogue import is_machine, named_machine
-from topology.cluster import Cluster, Tier, TierKind
 from topology.machine import Machine
 from topology.picture import picture_of
 from topology.shapes import Line, Picture
@@ -46,46 +44,20 @@ def cluster_view(
         uploaded: the machine, where it is none of the bundled ones.
         servers: how many are drawn; `None` for two, or one of each kind.
     """
-    cluster, flows, times = Cluster.from_dict(plan.cluster), flows_of(plan), tier_times(plan)
+    flows = flows_of(plan)
     name = str(plan.cluster.get("name"))
     machine = uploaded
     if machine is None and is_machine(name):
         machine = named_machine(name)
     picture = None if machine is None else machine_picture(machine, plan, flows, servers)
-    loads = [
-        _load(plan, number, tier, flows, times[tier.name])
-        for number, tier in enumerate(cluster.tiers)
-    ]
+    loads = tier_loads(plan, flows)
     return {
         "name": name,
-        "devices": cluster.devices,
+        "devices": plan.devices,
         "tiers": [asdict(load) for load in loads],
         "report": plain(tier_table(loads)),
         "picture": picture,
     }
-
-
-def _load(plan: Plan, number: int, tier: Tier, flows: Sequence[Flow], time: TierTime) -> TierLoad:
-    """What a device sends over a tier, of the part of the machine that sends most, and the seconds
-    that its links hold up the step.
-    """
-    sent = [0.0] * plan.pipeline.parts
-    for flow in flows:
-        sent[flow.part] += flow.nbytes * (flow.tier == number)
-    links = max(tier.size - 1, 1) if tier.kind is TierKind.FULL_MESH else 1
-    rate, step_s = tier.bandwidth_bytes_per_s * links, plan.estimate.step_time_s
-    return TierLoad(
-        name=tier.name,
-        size=tier.size,
-        kind=tier.kind.value,
-        transport=tier.transport,
-        bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s,
-        latency_s=tier.latency_s,
-        sent_bytes=max(sent),
-        busy=max(sent) / rate / step_s if step_s > 0 and rate > 0 else 0.0,
-        time_s=time.exposed_s,
-        hidden_s=time.hidden_s,
-    )
 
 
 def machine_picture(

@@ -21,6 +21,7 @@ from ir.json_text import finite
 from ir.plan import Plan
 from ir.plan_estimate import Baseline
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.repricing.other_circumstances import Factors
 from planner.requests.plan_json import found
 from service.views.cluster import cluster_view, mesh_view
 from service.views.comparison import comparison_view
@@ -28,7 +29,7 @@ from service.views.memory import memory_view
 from service.views.operator import operator_view
 from service.views.summary import summary_view
 from service.views.timeline import timeline_view
-from service.views.whatif import Factors, whatif_view
+from service.views.whatif import whatif_view
 from service.views.why import explanation_view, glance_view, why_view
 from tests.builders import mlp
 from tests.plans import tiny_plan

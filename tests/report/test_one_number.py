@@ -14,6 +14,7 @@ from ir.plan import Plan
 from planner import explain
 from planner.difference import difference
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.repricing.other_circumstances import Factors
 from planner.requests.plan_json import found
 from planner.requests.simulations import answer
 from planner.search import search
@@ -26,7 +27,7 @@ from service.views.memory import memory_view
 from service.views.summary import summary_view
 from service.views.table import table_view
 from service.views.timeline import timeline_view
-from service.views.whatif import Factors, whatif_view
+from service.views.whatif import whatif_view
 from service.views.why import explanation_view, glance_view
 from tests.builders import attention_block, mlp
 from tests.service_views.plans_of import FAST, plan_of

@@ -50,7 +50,7 @@ PLANS = ("attention", "products", "layers", "staged")
 ASKED = (
     "service", "planner/requests/option_texts.py", "planner/requests/machines.py",
     "planner/requests/errors.py", "planner/requests/search_request.py", "planner/whatif/axes.py",
-    "planner/pipeline/preparation.py",
+    "planner/pipeline/preparation.py", "planner/repricing/other_circumstances.py",
     "planner/explain/questions.py", "planner/whatif/tasks.py", "ir/batch.py",
     "ir/batch_following.py",
 )  # fmt: skip

@@ -11,9 +11,9 @@ import pytest
 from costmodel.simulation.result import SimulationError
 from ir.plan import Plan
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.repricing.other_circumstances import Factors, scaled_cluster, with_global_batch
 from planner.request import RequestError
-from service.views.sizes import sizes_view
-from service.views.whatif import Factors, scaled_cluster, whatif_view, with_global_batch
+from service.views.whatif import sizes_view, whatif_view
 from tests.builders import mlp
 from tests.service_views.plans_of import FAST, plan_of
 from topology.catalogue import named_cluster
