@@ -223,6 +223,16 @@ class PlanReport:
         """What the times of operators are parts of: a step of every part of the machine."""
         return self.step_s * self.plan.pipeline.parts
 
+    @property
+    def model_operators(self) -> int:
+        """Operators of the model that those of the plan stand for."""
+        return sum(max(1, len(op.parts)) for op in self.plan.graph.ops)
+
+    @property
+    def elements(self) -> int:
+        """Of all parameters."""
+        return sum(math.prod(tensor.dims) for tensor in self.plan.parameters)
+
     @cached_property
     def parameters(self) -> tuple[ParameterGroup, ...]:
         return groups_of_parameters(self.plan)

@@ -78,6 +78,32 @@ def guided(case: PlanProblem, prices: MemoryPrices) -> PlanProblem:
     return replace(case, posed=replace(case.posed, guide=guide))
 
 
+def planned_around(case: PlanProblem, subject: Subject, candidate: int) -> Candidate:
+    """One way to split the operator with everything else as planned; infinite where it cannot be.
+
+    What a search would say of it is left out.
+    """
+    problem, planned, number = case.posed.problem, case.choice, subject.number
+    moved = case.posed.followed([*planned[:number], candidate, *planned[number + 1 :]], number)
+    inputs, outputs = subject.layouts(candidate)
+    costs = parts_of(case, number, moved)
+    delta_s = problem.cost_s(moved) - problem.cost_s(planned)
+    return Candidate(
+        cuts="" if subject.cuts(candidate) is None else subject.cuts_text(candidate),
+        inputs=inputs,
+        outputs=outputs,
+        is_chosen=candidate == planned[number],
+        local_s=math.fsum(part.time_s for part in costs),
+        parts=costs,
+        fixed_delta_s=delta_s if case.posed.is_possible(moved) else math.inf,
+        delta_s=None,
+        step_time_s=None,
+        peak_memory_bytes=None,
+        memory_bytes=0.0,
+        memory_charge_s=0.0,
+    )
+
+
 def memory_status(case: PlanProblem, prices: MemoryPrices) -> MemoryStatus:
     """How much the limit has a say in a plan."""
     return MemoryStatus(
@@ -200,16 +226,8 @@ class _Explaining:
         moved = self._moved(shown.candidate)
         plan_s = case.plan_answer.cost_s
         answer = shown.answer if shown.answer is not None and shown.answer.fits else None
-        parts = parts_of(case, self.number, moved)
-        inputs, outputs = self.subject.layouts(shown.candidate)
-        cuts = self.subject.cuts(shown.candidate)
-        return Candidate(
-            cuts="" if cuts is None else self.subject.cuts_text(shown.candidate),
-            inputs=inputs,
-            outputs=outputs,
-            is_chosen=shown.candidate == self.planned,
-            local_s=math.fsum(part.time_s for part in parts),
-            parts=parts,
+        return replace(
+            planned_around(case, self.subject, shown.candidate),
             fixed_delta_s=problem.cost_s(moved) - plan_s,
             delta_s=None if answer is None else answer.cost_s - plan_s,
             step_time_s=None if answer is None else case.step_s(answer.cost_s),

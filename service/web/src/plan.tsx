@@ -75,8 +75,7 @@ export function meshText(summary: Summary): string {
 
 function Head(props: { id: string; summary: Summary }) {
   const { summary } = props;
-  const limit = summary.limit_bytes ?? 0;
-  const gap = summary.bound.proof === "optimal" ? "0 %" : summary.bound.gap === null ? t("unknown") : percent(summary.bound.gap);
+  const limit = summary.memory_limit_bytes ?? 0;
   const ends = summary.expected_s?.map(seconds);
   const expected = ends ? `${t("step, 90 % of comparable published runs")} ${ends.join(" – ")}` : t("step, uncalibrated");
   const again = { cluster: summary.cluster, devices: String(summary.devices), batch: String(summary.batch), target: summary.target, pipeline: summary.pipeline ? "true" : undefined };
@@ -100,17 +99,17 @@ function Head(props: { id: string; summary: Summary }) {
         <a class="button" href={link(["new"], again)}>{t("Search again")}</a>
       </div>
       <div class="kpis">
-        <Kpi value={<Fact name="step_s" value={summary.step_s} format={seconds} />} name={expected} />
+        <Kpi value={<Fact name="step_s" value={summary.step_time_s} format={seconds} />} name={expected} />
         <Kpi value={<Fact name="samples_per_s" value={summary.samples_per_s ?? 0} format={(value) => `${count(value)}/s`} />} name={t("samples")} />
         {summary.tokens_per_s_per_device && <Kpi value={`${count(summary.tokens_per_s_per_device)}/s`} name={t("tokens of a device")} />}
         {summary.model_flops_utilisation > 0 && (
           <Kpi value={percent(summary.model_flops_utilisation)} name={`${t("MFU of")} ${short(summary.peak_flops / 1e12)} TFLOP/s ${summary.precision}`} />
         )}
         <Kpi
-          value={<Fact name="peak_bytes" value={summary.peak_bytes} format={bytes} />} share={limit ? summary.peak_bytes / limit : 0}
-          name={limit ? `${t("peak memory of")} ${bytes(limit)} (${percent(summary.peak_bytes, limit)})` : t("peak memory")}
+          value={<Fact name="peak_bytes" value={summary.peak_memory_bytes} format={bytes} />} share={limit ? summary.peak_memory_bytes / limit : 0}
+          name={limit ? <>{t("peak memory of")} <Fact name="limit_bytes" value={limit} format={bytes} /> ({percent(summary.peak_memory_bytes, limit)})</> : t("peak memory")}
         />
-        <Kpi value={gap} name={`${t("above the bound")} ${seconds(summary.bound.bound_s)}`} />
+        <Kpi value={t(summary.above_bound)} name={`${t("above the bound")} ${seconds(summary.bound_s)}`} />
         <Kpi value={count(summary.operators)} name={`${t("operators, of")} ${count(summary.model_operators)} ${t("in the model")}`} />
       </div>
     </>
