@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ir.ops.registry import Engine, Needs, OpView, Resizing, operator, show
+from ir.ops.registry import Engine, Needs, OpView, Resizing, operator, show, write
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 HEAD_COUNTS = {
@@ -171,6 +171,7 @@ def _packed_attention_flops(view: OpView) -> int:
 MIXERS = frozenset({"Attention", "Softmax"})
 """Kinds without which a model is no transformer."""
 
+write(Attention="attention", PackedMultiHeadAttention="packed_attention")
 show(
     Attention="(float[2,8,6,16] q, float[2,4,12,16] k, float[2,4,12,16] v) => (y) {y = "
     "Attention(q, k, v)}",

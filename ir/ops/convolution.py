@@ -16,11 +16,13 @@ from ir.ops.registry import (
     OpView,
     Resizing,
     enter,
+    forms,
     operator,
     per_operand,
     per_result,
     primitives,
     show,
+    write,
 )
 from ir.ops.windows import FIRST, positions
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
@@ -169,6 +171,12 @@ POOLS = ("MaxPool", "AveragePool", "LpPool")
 RESIZINGS = ("Resize", "Upsample")
 
 primitives("MaxPool", AveragePool="AvgPool")
+write(
+    Conv="conv", ConvTranspose="conv_transpose", MaxPool="max_pool", AveragePool="average_pool",
+    LpPool="lp_pool", GlobalAveragePool="global_average", GlobalMaxPool="global_max",
+    **dict.fromkeys(RESIZINGS, "resize"),
+)  # fmt: skip
+forms(Conv="convolution", ConvTranspose="convolution", MaxPool="pool", AveragePool="pool")
 show(
     AveragePool="(float[2,4,6,8] x) => (y) {y = AveragePool<kernel_shape=[2,2]>(x)}",
     Conv="(float[2,4,6,8] x, float[12,4,3,3] w) => (y) {y = Conv(x, w)}",

@@ -10,6 +10,7 @@ from ir.ops.registry import (
     OpView,
     compute,
     enter,
+    forms,
     operator,
     per_result,
     primitives,
@@ -241,7 +242,7 @@ spell(
 )
 
 write(
-    "elementwise", Relu="relu", Sigmoid="logistic", Gelu="gaussian", HardSwish="hard_swish",
+    Relu="relu", Sigmoid="logistic", Gelu="gaussian", HardSwish="hard_swish",
     HardSigmoid="hard_sigmoid", Elu="elu", Celu="celu", Selu="selu", LeakyRelu="leaky_relu",
     PRelu="p_relu", ThresholdedRelu="thresholded_relu", Shrink="shrink", Mish="mish",
     Softplus="softplus", Softsign="softsign", Erf="error", Clip="clip", Identity="same",
@@ -258,6 +259,10 @@ primitives(
     FastGelu="FastGeLU", Gelu="GeLU", GreaterOrEqual="GreaterEqual", HardSigmoid="HSigmoid",
     LessOrEqual="LessEqual", Max="Maximum", Min="Minimum", Not="LogicalNot", Or="LogicalOr",
     PRelu="PReLU", Relu="ReLU", Selu="SeLU", Sum="AddN", Swish="SiLU", Where="Select",
+)  # fmt: skip
+forms(
+    Max="pair", Min="pair", PRelu="slopes", Where="alike", Sum="alike", BitShift="shift",
+    FastGelu="single",
 )  # fmt: skip
 show(
     BiasGelu="(float[2,4,6] x, float[6] b) => (float[2,4,6] y) {y = com.microsoft.BiasGelu(x, b)}",

@@ -13,6 +13,7 @@ from ir.ops.registry import (
     OpView,
     Resizing,
     enter,
+    forms,
     operator,
     primitives,
     show,
@@ -282,11 +283,12 @@ MOVES = CARRIERS | {"Transpose"}
 """Kinds that hand the numbers of their operand on, in whatever order."""
 
 write(
-    "shape", Transpose="transpose", Expand="expand", Tile="tile", Pad="pad", Trilu="triangle",
+    ReverseSequence="rearranged", Compress="rearranged",
+    Transpose="transpose", Expand="expand", Tile="tile", Pad="pad", Trilu="triangle",
     Slice="part", Concat="concat", Split="split", **dict.fromkeys(VIEWS, "reshape"),
 )  # fmt: skip
 write(
-    "constants", OneHot="one_hot", NonZero="non_zero", Range="counted", ConstantOfShape="filled",
+    OneHot="one_hot", NonZero="non_zero", Range="counted", ConstantOfShape="filled",
     EyeLike="unit_matrix", HannWindow="hann", HammingWindow="hamming", BlackmanWindow="blackman",
     MelWeightMatrix="mel_weights",
 )  # fmt: skip
@@ -294,6 +296,7 @@ primitives(
     "Concat", "Split", "Squeeze", "Tile", "Transpose", Expand="BroadcastTo", Pad="PadV3",
     Slice="StridedSlice", Unsqueeze="ExpandDims",
 )  # fmt: skip
+forms(Trilu="triangle", OneHot="one_hot")
 show(
     BlackmanWindow="(int64 n) => (float[6] y) {y = BlackmanWindow(n)}",
     Compress="(float[4,6] x, bool[4] c) => (float[3,6] y) {y = Compress<axis=0>(x, c)}",
