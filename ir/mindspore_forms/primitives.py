@@ -166,16 +166,18 @@ def expert_product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
 
 def convolution(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """Images, channels, at most two dimensions of positions, channels of the result."""
-    plain = _plain(view, rule)
+    return _convolution(_plain(view, rule), 0, {4: "Conv2D", 5: "Conv3D"})
+
+
+def transposed_convolution(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """The same; the channels of the result are the second dimension of the weight."""
+    return _convolution(_plain(view, rule), 1, {4: "Conv2DTranspose"})
+
+
+def _convolution(plain: PrimitiveForm, made: int, names: Mapping[int, str]) -> PrimitiveForm:
     data, weight = plain.inputs
-    rank = len(data)
-    names = {"Conv": {4: "Conv2D", 5: "Conv3D"}, "ConvTranspose": {4: "Conv2DTranspose"}}
-    channels = weight[0 if view.op.kind == "Conv" else 1]
-    return replace(
-        plain,
-        name=names[view.op.kind].get(rank, ""),
-        device_matrix=(*data[:4], tuple(f for f in channels if f not in data[1])),
-    )
+    channels = tuple(f for f in weight[made] if f not in data[1])
+    return replace(plain, name=names.get(len(data), ""), device_matrix=(*data[:4], channels))
 
 
 def pool(view: OpView, rule: ShardingRule) -> PrimitiveForm:

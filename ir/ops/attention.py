@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ir.ops.reduction import SOFTMAXES
 from ir.ops.registry import Engine, Needs, OpView, Resizing, operator, show, write
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
@@ -168,7 +169,7 @@ def _packed_attention_flops(view: OpView) -> int:
     return 2 * rows * -(-rows // sequences) * (view.dims(0)[1] + view.dims(2)[1])
 
 
-MIXERS = frozenset({"Attention", "Softmax"})
+MIXERS = frozenset({"Attention", *(kind for kind, log in SOFTMAXES.items() if not log)})
 """Kinds without which a model is no transformer."""
 
 write(Attention="attention", PackedMultiHeadAttention="packed_attention")

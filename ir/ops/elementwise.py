@@ -101,6 +101,8 @@ _POINTWISE: tuple[tuple[Needs, tuple[int, ...] | None, int, tuple[str, ...]], ..
 )  # fmt: skip
 """What gradients need, which operands have one, and FLOPs for each element, by kinds."""
 
+COPIES = frozenset({"Cast", "Identity"})
+"""Kinds whose result has the elements of their operand, each in its place."""
 BIASED_GELUS = {"BiasGelu": "none", "FastGelu": "tanh"}
 """Kinds that are the Gelu of data and a bias, and how it is approximated."""
 SWISHES = {"Swish": 1.0, "QuickGelu": 1.702}

@@ -172,6 +172,7 @@ def _region_maximum_flops(view: OpView) -> int:
     engine=Engine.CONVOLUTION,
     needs=Needs.OPERANDS,
     parameter_operands=(1,),
+    bias_operand=3,
 )
 def _deform_conv_flops(view: OpView) -> int:
     """As a convolution, and four neighbours of each element that it reads."""

@@ -133,6 +133,8 @@ class OperatorEntry:
     """Operands that hold trainable weights by their meaning."""
     buffer_operands: tuple[int, ...] = ()
     """Operands that hold running statistics: no gradient, no optimizer state."""
+    bias_operand: int = 0
+    """The operand of ONNX's node that is a bias, which the normal form adds behind."""
     touched_bytes: CountFunction | None = None
     """Bytes moved by the whole operator, where that is not operands plus results."""
     whole_at_any_size: bool = False
@@ -168,6 +170,7 @@ class OperatorFacts(TypedDict, total=False):
     broadcasts: bool
     parameter_operands: tuple[int, ...]
     buffer_operands: tuple[int, ...]
+    bias_operand: int
     touched_bytes: CountFunction | None
     whole_at_any_size: bool
     resizing: Resizing

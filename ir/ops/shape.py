@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-from ir.ops.elementwise import aligned_map
+from ir.ops.elementwise import COPIES, aligned_map
 from ir.ops.registry import (
     Engine,
     Needs,
@@ -275,11 +275,13 @@ UNIT_VIEWS = ("Squeeze", "Unsqueeze")
 """Dimensions of size 1 go or come."""
 VIEWS = (*RESHAPES, *UNIT_VIEWS)
 """Other dims for the same elements in the same order."""
-CARRIERS = frozenset({*VIEWS, "Cast", "Identity", "Expand"})
+CARRIERS = frozenset({*VIEWS, *COPIES, "Expand"})
 """Kinds that hand the numbers of their operand on, none put in another order."""
 TAKERS = frozenset({"Slice", "Split", "Transpose"})
 """Kinds that hand some of them on."""
-MOVES = CARRIERS | {"Transpose"}
+REARRANGED = frozenset({*VIEWS, *COPIES, "Transpose"})
+"""Kinds whose result has the elements of their operand, each once."""
+MOVES = CARRIERS | REARRANGED
 """Kinds that hand the numbers of their operand on, in whatever order."""
 
 write(
