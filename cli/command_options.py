@@ -20,10 +20,6 @@ SERVER = Option(
     help="A service of `planner serve` that does the work, such as http://127.0.0.1:8400. Its "
     "token, if it asks for one, is read from PLANNER_TOKEN.",
 )
-MINDSPORE_PYTHON = Option(
-    group=Group.QUESTION, value="PATH", variable="PLANNER_MINDSPORE_PYTHON",
-    help="Interpreter of an environment with MindSpore 2.10.0, for the real MindSpore.",
-)
 Output = partial(Option, group=Group.OUTPUT, flags=("-o", "--output"))
 """Where a command writes."""
 OUTPUT_FILE = Output(

@@ -195,11 +195,14 @@ def _imported(file: Path, model: Path, ready: OpGraph, devices: int) -> Imported
 
 def _has_attention(plan: Plan) -> bool:
     """Whether a product reads a softmax: what is one kernel elsewhere."""
+    from ir.ops import Engine, lookup  # noqa: PLC0415
+    from ir.ops.reduction import SOFTMAXES  # noqa: PLC0415
+
     readers = plan.graph.consumers()
     return any(
-        reader.kind == "MatMul"
+        lookup(reader.kind).engine is Engine.MATRIX
         for op in plan.graph.ops
-        if op.kind == "Softmax"
+        if op.kind in SOFTMAXES
         for reader in readers.get(op.outputs[0], ())
     )
 

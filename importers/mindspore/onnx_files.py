@@ -40,8 +40,12 @@ def trained_in(model: onnx.ModelProto) -> frozenset[str] | None:
     """
     if model.producer_name != PRODUCER:
         return None
-    nodes = (node for node in model.graph.node if node.op_type == "BatchNormalization")
-    kept = {name for node in nodes for name in node.input[3:5]}
+    kept = {
+        node.input[index]
+        for node in model.graph.node
+        for index in lookup(node.op_type).buffer_operands
+        if index < len(node.input)
+    }
     return frozenset(
         tensor.name
         for tensor in model.graph.initializer
@@ -56,7 +60,7 @@ def mend(model: onnx.ModelProto) -> None:
     """
     for node in model.graph.node if model.producer_name == PRODUCER else ():
         found = {each.name: each for each in node.attribute}
-        if node.op_type == "ConvTranspose" and {"kernel_shape", "output_shape"} <= found.keys():
+        if {"kernel_shape", "output_shape"} <= found.keys():
             positions = len(found["kernel_shape"].ints)
             sizes = list(found["output_shape"].ints)
             if len(sizes) == positions + 2:

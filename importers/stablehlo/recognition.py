@@ -51,9 +51,11 @@ def _mean(draft: Draft, match: Match) -> Found | None:
     total = next(s for s in match.steps if s.kind == "ReduceSum")
     dims = draft.tensors[total.inputs[0]].dims
     count = math.prod(dims[a] for a in _axes(total))
-    factor = draft.scalar(match.names["n_count"]) or 0.0
-    wanted = count if match.root.kind == "Div" else 1 / max(count, 1)
-    if not math.isclose(factor, wanted, rel_tol=4e-3):
+    if "n_count" in match.names:
+        found = draft.scalar(match.names["n_count"]) or 0.0
+    else:
+        found = 1 / (draft.scalar(match.names["n_share"]) or math.inf)
+    if not math.isclose(found, count, rel_tol=4e-3):
         return None
     return Found("ReduceMean", total.inputs, total.attributes)
 
@@ -151,7 +153,7 @@ _BATCH_GAIN = "Reshape(Mul(Rsqrt(Add(variance, n_eps)), scale))"
 
 STAGES: tuple[tuple[Rule, ...], ...] = (
     (
-        Rule(("Div(ReduceSum(x), n_count)", "Mul(ReduceSum(x), n_count)"), _mean),
+        Rule(("Div(ReduceSum(x), n_count)", "Mul(ReduceSum(x), n_share)"), _mean),
         Rule(("Max(x, 0)",), _renamed("Relu")),
         Rule(("Div(1, Add(1, Exp(Neg(x))))",), _renamed("Sigmoid")),
         Rule(

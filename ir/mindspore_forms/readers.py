@@ -10,7 +10,7 @@ from typing import TypeAlias
 from ir.dialects import MINDSPORE
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.mindspore_forms.primitives import PrimitiveForm, primitive_form
-from ir.ops import OpView, lookup
+from ir.ops import Engine, OpView, lookup
 from ir.ops.fused import FUSED, tensor_maps
 from ir.plan import Plan
 from ir.plan_stages import stage_plan
@@ -176,10 +176,11 @@ def parts_of(view: OpView) -> Iterator[tuple[OpView, ShardingRule]]:
     """An operator, or every part of a composite that MindSpore has none for in order, each with its
     rule in the factors that the plan assigns axes to.
     """
-    if view.op.kind in {FUSED, "Attention"} and view.op.parts:
+    entry = lookup(view.op.kind)
+    if view.op.parts and (entry.kind == FUSED or entry.engine is Engine.ATTENTION):
         yield from every_part(view)
     else:
-        yield view, lookup(view.op.kind).rule(view)
+        yield view, entry.rule(view)
 
 
 def every_part(view: OpView) -> Iterator[tuple[OpView, ShardingRule]]:

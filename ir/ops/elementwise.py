@@ -10,6 +10,7 @@ from ir.ops.registry import (
     OpView,
     compute,
     enter,
+    forms,
     operator,
     per_result,
     primitives,
@@ -100,6 +101,8 @@ _POINTWISE: tuple[tuple[Needs, tuple[int, ...] | None, int, tuple[str, ...]], ..
 )  # fmt: skip
 """What gradients need, which operands have one, and FLOPs for each element, by kinds."""
 
+COPIES = frozenset({"Cast", "Identity"})
+"""Kinds whose result has the elements of their operand, each in its place."""
 BIASED_GELUS = {"BiasGelu": "none", "FastGelu": "tanh"}
 """Kinds that are the Gelu of data and a bias, and how it is approximated."""
 SWISHES = {"Swish": 1.0, "QuickGelu": 1.702}
@@ -241,7 +244,7 @@ spell(
 )
 
 write(
-    "elementwise", Relu="relu", Sigmoid="logistic", Gelu="gaussian", HardSwish="hard_swish",
+    Relu="relu", Sigmoid="logistic", Gelu="gaussian", HardSwish="hard_swish",
     HardSigmoid="hard_sigmoid", Elu="elu", Celu="celu", Selu="selu", LeakyRelu="leaky_relu",
     PRelu="p_relu", ThresholdedRelu="thresholded_relu", Shrink="shrink", Mish="mish",
     Softplus="softplus", Softsign="softsign", Erf="error", Clip="clip", Identity="same",
@@ -258,6 +261,10 @@ primitives(
     FastGelu="FastGeLU", Gelu="GeLU", GreaterOrEqual="GreaterEqual", HardSigmoid="HSigmoid",
     LessOrEqual="LessEqual", Max="Maximum", Min="Minimum", Not="LogicalNot", Or="LogicalOr",
     PRelu="PReLU", Relu="ReLU", Selu="SeLU", Sum="AddN", Swish="SiLU", Where="Select",
+)  # fmt: skip
+forms(
+    Max="pair", Min="pair", PRelu="slopes", Where="alike", Sum="alike", BitShift="shift",
+    FastGelu="single",
 )  # fmt: skip
 show(
     BiasGelu="(float[2,4,6] x, float[6] b) => (float[2,4,6] y) {y = com.microsoft.BiasGelu(x, b)}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ir.ops.registry import Needs, OpView, Resizing, enter, primitives, show, write
+from ir.ops.registry import Needs, OpView, Resizing, enter, forms, primitives, show, write
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -161,10 +161,12 @@ enter(
 )
 
 write(
-    "indexing", Gather="gather", GatherElements="gather_elements", GatherND="gather_nd",
+    TensorScatter="tensor_scatter",
+    Gather="gather", GatherElements="gather_elements", GatherND="gather_nd",
     ScatterElements="scatter_elements", ScatterND="scatter_nd",
 )  # fmt: skip
 primitives("Gather", GatherElements="GatherD", GatherND="GatherNd")
+forms(ScatterND="scatter", GatherND="gather_nd")
 show(
     Gather="(float[12,6] x, int64[2,4] i) => (y) {y = Gather(x, i)}",
     GatherElements="(float[2,4] x, int64[2,6] i) => (y) {y = GatherElements<axis=1>(x, i)}",

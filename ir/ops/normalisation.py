@@ -11,11 +11,13 @@ from ir.ops.registry import (
     OpView,
     RuleFunction,
     enter,
+    forms,
     operator,
     per_result,
     primitives,
     show,
     spell,
+    write,
 )
 from ir.ops.spelling import Form
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
@@ -167,6 +169,13 @@ primitives(
     LayerNormalization="LayerNorm", RMSNormalization="RmsNorm",
     SimplifiedLayerNormalization="RmsNorm",
 )  # fmt: skip
+write(
+    **dict.fromkeys(LAYER_NORMS, "layer_norm"), BatchNormalization="batch_norm",
+    InstanceNormalization="instance_norm", LpNormalization="lp_norm",
+    MeanVarianceNormalization="mean_variance", GroupNormalization="group_norm",
+    LRN="local_response",
+)  # fmt: skip
+forms(LayerNormalization="layer_norm", LpNormalization="norm")
 show(
     BatchNormalization="(float[2,4,6,8] x, float[4] s, float[4] b, float[4] m, float[4] v) => "
     "(y) {y = BatchNormalization(x, s, b, m, v)}",

@@ -49,7 +49,7 @@ DRAWN = kinds_of("random") | {"Dropout"}
 """Each of them draws numbers of its own."""
 
 write(
-    "constants", RandomNormal="normal", RandomNormalLike="normal", RandomUniform="uniform",
+    RandomNormal="normal", RandomNormalLike="normal", RandomUniform="uniform",
     RandomUniformLike="uniform", Bernoulli="bernoulli", Multinomial="multinomial",
 )  # fmt: skip
 show(

@@ -225,7 +225,7 @@ spell(
 )
 
 write(
-    "statistics", ReduceSum="total", ReduceMean="average", ReduceMax="maximum",
+    ReduceSum="total", ReduceMean="average", ReduceMax="maximum",
     ReduceMin="minimum", Hardmax="hardmax", TopK="top_k", **dict.fromkeys(SOFTMAXES, "softmax"),
     **dict.fromkeys(PLACES, "place"), **dict.fromkeys(SCANS, "scan"), ReduceProd="reduction",
     ReduceL1="reduction", ReduceL2="reduction", ReduceSumSquare="reduction",

@@ -133,6 +133,8 @@ class OperatorEntry:
     """Operands that hold trainable weights by their meaning."""
     buffer_operands: tuple[int, ...] = ()
     """Operands that hold running statistics: no gradient, no optimizer state."""
+    bias_operand: int = 0
+    """The operand of ONNX's node that is a bias, which the normal form adds behind."""
     touched_bytes: CountFunction | None = None
     """Bytes moved by the whole operator, where that is not operands plus results."""
     whole_at_any_size: bool = False
@@ -146,9 +148,13 @@ class OperatorEntry:
     function: Function | None = None
     """What computes it, where a library has one function for it."""
     semantics: str = ""
-    """What computes it otherwise: a function of `ir.semantics` with its module, `shape.expand`."""
+    """What computes it otherwise: a function of `ir.semantics` or `executors.semantics`. The kernel
+    that an executor has of its own bears the same name."""
     primitive: str = ""
     """MindSpore's primitive for it that takes a strategy; empty where it has none."""
+    primitive_form: str = ""
+    """The function of `ir.mindspore_forms.primitives` that says how it takes one, where that is not
+    a number for each dimension of each operand."""
     sample: str = ""
     """A typical node as a model in ONNX's text, where operands of one size do not show it."""
 
@@ -164,6 +170,7 @@ class OperatorFacts(TypedDict, total=False):
     broadcasts: bool
     parameter_operands: tuple[int, ...]
     buffer_operands: tuple[int, ...]
+    bias_operand: int
     touched_bytes: CountFunction | None
     whole_at_any_size: bool
     resizing: Resizing
@@ -225,10 +232,10 @@ def compute(operands: int, **names: tuple[str, ...]) -> None:
         _CATALOGUE[kind] = replace(_CATALOGUE[kind], function=Function(operands, *each))
 
 
-def write(module: str, **names: str) -> None:
-    """Tell which function of a module of `ir.semantics` computes kinds."""
+def write(**names: str) -> None:
+    """Tell which function of `ir.semantics` or `executors.semantics` computes kinds."""
     for kind, name in names.items():
-        _CATALOGUE[kind] = replace(_CATALOGUE[kind], semantics=f"{module}.{name}")
+        _CATALOGUE[kind] = replace(_CATALOGUE[kind], semantics=name)
 
 
 def primitives(*same: str, **others: str) -> None:
@@ -242,6 +249,12 @@ def primitives(*same: str, **others: str) -> None:
     """
     for kind, name in {**dict(zip(same, same, strict=True)), **others}.items():
         _CATALOGUE[kind] = replace(_CATALOGUE[kind], primitive=name)
+
+
+def forms(**names: str) -> None:
+    """Tell which function says how the primitives of kinds take a strategy."""
+    for kind, name in names.items():
+        _CATALOGUE[kind] = replace(_CATALOGUE[kind], primitive_form=name)
 
 
 def show(**samples: str) -> None:

@@ -24,6 +24,8 @@ OPTIMIZERS = (
 ATTENTION = ("fused", "decomposed")
 TARGETS = ("mindspore", "jax", "torch", "generic")
 """Of `ir.dialects`, which is slow to import."""
+FRAMEWORK_NAMES = "MindSpore's names"
+"""Heading of options that have another name in a target's framework."""
 ROBUST = "robust"
 RANKS = (ROBUST, "median")
 LAYOUT_ATTENTION = ("auto", *ATTENTION)

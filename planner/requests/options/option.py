@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
-from planner.requests.option_texts import count_or_one_of, one_of
+from planner.requests.option_texts import FRAMEWORK_NAMES, count_or_one_of, one_of
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -35,7 +35,7 @@ class Group(StrEnum):
     QUESTION = "Questions"
     SWEEP = "Sweep"
     TARGET = "Target"
-    MINDSPORE = "MindSpore's names"
+    FRAMEWORK = FRAMEWORK_NAMES
     OUTPUT = "Output"
 
 

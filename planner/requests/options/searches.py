@@ -251,7 +251,7 @@ class SearchOptions:
         first=True, commands=("search", "whatif"),
         help="Framework that applies the plan: decides which splits there are and which files are "
         "written.",
-    )] = "mindspore"
+    )] = TARGETS[0]
     dataset_strategy: Annotated[str | None, Option(
         group=Group.TARGET, value="TEXT", commands=_MACHINES,
         usual="data_parallel in training, full_batch in inference",
@@ -271,31 +271,31 @@ class SearchOptions:
     )] = None
 
     search_mode: Annotated[str | None, Option(
-        group=Group.MINDSPORE, value="NAME", commands=_SEARCH,
+        group=Group.FRAMEWORK, value="NAME", commands=_SEARCH,
         help="sharding_propagation is --solver propagation; dynamic_programming and "
         "recursive_programming are the solvers of these names.",
     )] = None
     pipeline_stages: Annotated[int | None, Option(
-        group=Group.MINDSPORE, value="N", commands=_SEARCH, help="The same as --pipeline N.",
+        group=Group.FRAMEWORK, value="N", commands=_SEARCH, help="The same as --pipeline N.",
     )] = None
     gradient_accumulation: Annotated[int | None, Option(
-        group=Group.MINDSPORE, value="K", unit="micro-batches", commands=_SEARCH,
+        group=Group.FRAMEWORK, value="K", unit="micro-batches", commands=_SEARCH,
         help="Micro-batches of a step: --micro-batch N/K of --batch N.",
     )] = None
     enable_parallel_optimizer: Annotated[bool, Option(
-        group=Group.MINDSPORE, commands=_SEARCH,
+        group=Group.FRAMEWORK, commands=_SEARCH,
         help="The same as --zero 1; MindSpore's levels 2 and 3 are --zero 2 and --zero 3.",
     )] = False
     fully_use_devices: Annotated[bool, Option(
-        group=Group.MINDSPORE, flags=("--fully-use-devices/--no-fully-use-devices",),
+        group=Group.FRAMEWORK, flags=("--fully-use-devices/--no-fully-use-devices",),
         commands=_SEARCH, help="Cut an operator over all devices or not at all.",
     )] = False
     run_phase: Annotated[int | None, Option(
-        group=Group.MINDSPORE, value="0|1", commands=_SEARCH,
+        group=Group.FRAMEWORK, value="0|1", commands=_SEARCH,
         help="0 is --phase train, 1 is --phase infer.",
     )] = None
     level: Annotated[int | None, Option(
-        group=Group.MINDSPORE, value="0|1|2", commands=_SEARCH,
+        group=Group.FRAMEWORK, value="0|1|2", commands=_SEARCH,
         help="Objective of shard: 0 most computation for each communication, 1 least memory, 2 "
         "most speed, which is the default.",
     )] = None
