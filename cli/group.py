@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from cli.errors import is_user_error, print_error
+from planner.requests.collector import collecting_rarely
 
 USER_ERROR = 2
 INTERNAL_ERROR = 70
@@ -54,7 +55,9 @@ class Commands(TyperGroup):
         if not standalone_mode:
             return run()
         _print_any_text()
-        sys.exit(_status(run, given))
+        with collecting_rarely():
+            status = _status(run, given)
+        sys.exit(status)
 
 
 def _print_any_text() -> None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ir.batch_following import BatchError, ContradictionError, Follower
 from ir.graph import OpGraph
-from ir.rule import ShardingRule
 
 __all__ = ["BatchError", "batch_dims", "find_batch", "with_batch"]
 
@@ -79,7 +78,6 @@ class _Trials:
     old: int
     batch: int = 0
     """The new one, where the graph has to have a form with it."""
-    rules: dict[str, ShardingRule] = field(default_factory=dict)
     error: BatchError | None = None
     """Why the likeliest reading cannot be meant."""
 
@@ -117,7 +115,7 @@ class _Trials:
             if not waiting:
                 return
             chosen = waiting.pop()
-            found = Follower(self.graph, self.old, self.rules, chosen, widely)
+            found = Follower(self.graph, self.old, chosen, widely)
             contradicted = False
             try:
                 found.run()

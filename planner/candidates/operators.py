@@ -16,8 +16,8 @@ from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
 from costmodel.software import GENERIC, SoftwareProfile
 from ir.dialects import Dialect
-from ir.graph import Op, Role, Tensor
-from ir.ops import FUSED, OpView, lookup
+from ir.graph import Role
+from ir.ops import OpView, lookup
 from ir.ops.shape import RESHAPES
 from ir.plan import NamedLayout, Plan
 from ir.plan_stages import axis_sizes
@@ -237,33 +237,6 @@ def _summed(rule: ShardingRule, result: int) -> frozenset[int]:
     inside = {f for item in rule.internal for f in item.factors}
     present = {f for m in rule.operands if m is not None for dim in m for f in dim}
     return frozenset(present - kept - inside)
-
-
-def signature(op: Op, tensors: Mapping[str, Tensor]) -> tuple[object, ...]:
-    """Equal for operators that planning cannot tell apart."""
-    return _signature(op, tensors, {})
-
-
-def signature_of_all(
-    ops: Sequence[Op], tensors: Mapping[str, Tensor], number: dict[str, int]
-) -> tuple[object, ...]:
-    """The same for operators that belong together; `number` counts their tensors."""
-    return tuple(_signature(op, tensors, number) for op in ops)
-
-
-def _signature(op: Op, tensors: Mapping[str, Tensor], number: dict[str, int]) -> tuple[object, ...]:
-    def facts(name: str) -> tuple[object, ...]:
-        if not name:
-            return ()
-        tensor = tensors[name]
-        same = number.setdefault(name, len(number))
-        return same, tensor.dims, tensor.divisors, tensor.dtype, tensor.role
-
-    attributes = tuple(sorted((k, v) for k, v in op.attributes.items()))
-    inputs, outputs = tuple(facts(n) for n in op.inputs), tuple(facts(n) for n in op.outputs)
-    # A composite of kind "Fused" is made of its parts; other composites are told by their operands.
-    parts = tuple(_signature(p, tensors, number) for p in op.parts) if op.kind == FUSED else ()
-    return op.kind, attributes, inputs, outputs, parts, op.divisors
 
 
 def splits_of(candidates: OpCandidates, sizes: Sequence[int]) -> list[Cuts]:

@@ -8,9 +8,9 @@ from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
 from costmodel.redistribution import Redistribution
 from ir.dialects import Dialect
-from ir.graph import OpGraph
 from ir.ops import OpView
-from planner.candidates.operators import FloatArray, OpPricer, signature
+from ir.signatures import signatures_of
+from planner.candidates.operators import FloatArray, OpPricer
 from planner.candidates.tensor_layouts import TensorLayouts
 from planner.lowering.edge_pricers import FreeEdges
 from planner.lowering.edges import EdgePricer
@@ -64,13 +64,9 @@ def _pricing(setting: Setting, operators: OperatorModel, pricer: EdgePricer) -> 
     return slice_pricing(setting)
 
 
-def _signatures(graph: OpGraph) -> dict[str, Hashable]:
-    return {op.name: signature(op, graph.tensors) for op in graph.ops}
-
-
 def _priced_operators(liveness: Liveness, pricer: OpPricer, pricing: Pricing) -> dict[str, Priced]:
     graph = liveness.graph
-    signatures = graph.once("signatures", _signatures)
+    signatures = signatures_of(graph)
     known: dict[Hashable, int] = {}
     distinct: list[tuple[OpView, tuple[bool, ...]]] = []
     number_of: dict[str, int] = {}
