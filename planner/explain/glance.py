@@ -33,7 +33,7 @@ def glance(plan: Plan, operator: str) -> OperatorExplanation:
     planned = case.choice[number]
     ways = dict(zip(reversed(subject.looks), reversed(range(subject.size)), strict=True))
     ways[subject.looks[planned]] = planned
-    near_s = _near_s(case, subject, number)
+    near_s = _near_s(case, number)
     nearest = sorted((c for c in ways.values() if c != planned), key=lambda c: (near_s[c], c))
     chosen, *others = (planned_around(case, subject, c) for c in (planned, *nearest[:_TRIED]))
     possible = [each for each in others if math.isfinite(each.fixed_delta_s)]
@@ -51,13 +51,13 @@ def glance(plan: Plan, operator: str) -> OperatorExplanation:
     )
 
 
-def _near_s(case: PlanProblem, subject: Subject, number: int) -> FloatArray:
+def _near_s(case: PlanProblem, number: int) -> FloatArray:
     """What each candidate costs with its edges, shape (C,): other ends as planned, or where they
     cannot stay as it costs least.
     """
     problem, choice = case.posed.problem, case.choice
     total = np.array(problem.node_tables[problem.node_table_of[number]].time_s, dtype=np.float64)
-    for index, other in subject.edges():
+    for index, other in problem.edges_at[number]:
         table = problem.edge_tables[problem.edge_table_of[index]].time_s
         rows = table if case.lowered.edges[index].source == number else table.T
         kept = rows[:, choice[other]]

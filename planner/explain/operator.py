@@ -16,7 +16,6 @@ from planner.explain.restricted_problem import (
     Answer,
     MemoryPrices,
     RestrictedProblem,
-    held_at,
     memory_prices,
 )
 from planner.explain.terms import HiddenShare, Terms, by_label
@@ -243,7 +242,8 @@ class _Explaining:
         problem = self.case.posed.problem
         profile = problem.memory_profile(self.case.choice)
         peak = int(profile.argmax()) if len(profile) else 0
-        held = held_at(problem, choice, self.number)
+        edges = [edge for edge, _ in problem.edges_at[self.number]]
+        held = problem.held(choice, [self.number], edges)
         return math.fsum(nbytes for start, end, nbytes in held if start <= peak < end)
 
     def _changed(self, choice: Sequence[int]) -> tuple[str, ...]:
@@ -260,7 +260,8 @@ class _Explaining:
         terms = Terms(self.case.lowered)
         hidden = [terms.hidden_share(self._moved(candidate)) for candidate in candidates]
         ways = list(zip(candidates, hidden, strict=True))
-        found = [self._neighbour(index, other, ways) for index, other in self.subject.edges()]
+        edges = self.case.lowered.problem.edges_at[self.number]
+        found = [self._neighbour(index, other, ways) for index, other in edges]
         return tuple(sorted(found, key=lambda n: -n.time_s))
 
     def _neighbour(

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.overlap import Loads, StepForm
-from planner.problem import EdgeTable, FloatArray, NodeTable, Overlap, Problem
+from planner.problem import FloatArray, Overlap, Problem, loads_of
 from planner.solvers.contract import PROVEN_GAP, Budget, Progress, Solution, Solver
 from planner.solvers.overlap_steps import CoordinateSteps
 
@@ -273,7 +273,7 @@ class _Mixture:
         columns = overlap.form.loads.count
         self.nodes = np.array(
             [
-                [_loads_of(problem.node_tables[table], (c[node],), columns) for c in both]
+                [loads_of(problem.node_tables[table], columns, (c[node],)) for c in both]
                 for node, table in enumerate(problem.node_table_of)
             ]
         ).reshape(-1, 2, columns)
@@ -281,7 +281,7 @@ class _Mixture:
         self.pairs = np.array(
             [
                 [
-                    [_loads_of(problem.edge_tables[t], (a[u], b[v]), columns) for b in both]
+                    [loads_of(problem.edge_tables[t], columns, (a[u], b[v])) for b in both]
                     for a in both
                 ]
                 for (u, v), t in pairs
@@ -308,12 +308,3 @@ class _Mixture:
         count = self.overlap.count
         loads = [np.bincount(layers, weights=column, minlength=count) for column in rows.T]
         return self.overlap.pieces_s(np.stack(loads, axis=1))
-
-
-def _loads_of(table: NodeTable | EdgeTable, at: tuple[int, ...], columns: int) -> FloatArray:
-    out = np.zeros(columns)
-    if table.loads is None:
-        out[Loads.FIXED] = table.time_s[at]
-    else:
-        out[:] = [own[at] for own in table.loads]
-    return out

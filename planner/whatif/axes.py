@@ -111,14 +111,11 @@ def steps(low: float, high: float, count: int, *, whole: bool) -> tuple[Value, .
     return tuple(max(MULTIPLE, MULTIPLE * math.floor(v / MULTIPLE + 0.5)) for v in found)
 
 
-def parse_axes(
-    text: str, option: str = "--vary", dimensions: Callable[[], Collection[str]] = tuple
-) -> tuple[Axis, ...]:
+def parse_axes(text: str, dimensions: Callable[[], Collection[str]] = tuple) -> tuple[Axis, ...]:
     """Axes of a text such as `bandwidth=0.5:2:5,batch=64,128,256`.
 
     Args:
         text: what the user wrote.
-        option: where.
         dimensions: names of open dimensions of the model, asked for where a name is no other axis.
 
     Raises:
@@ -132,9 +129,9 @@ def parse_axes(
         elif groups and item:
             groups[-1][1].append(item)
         else:
-            raise UserError(f"{item!r} is no axis", f"{option} {text}", _FIX)
-    axes = tuple(_axis(name, values, f"{option} {text}", dimensions) for name, values in groups)
-    check_distinct(axes, f"{option} {text}")
+            raise UserError(f"{item!r} is no axis", f"--vary {text}", _FIX)
+    axes = tuple(_axis(name, values, f"--vary {text}", dimensions) for name, values in groups)
+    check_distinct(axes, f"--vary {text}")
     return axes
 
 
