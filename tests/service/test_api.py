@@ -138,7 +138,6 @@ def test_settings_of_exports_open_no_file(hands: Hands, mlp_bytes: bytes, tmp_pa
 
 MALFORMED = {
     "empty.onnx.gz": gzip.compress(b""),
-    "bomb.onnx.gz": gzip.compress(b"\0" * 300_000_000, 9),
     "noise.onnx": bytes(range(256)) * 100,
     "deep.json": b"[" * 100_000,
     "nested.onnx": b"\x3a\xff\xff\xff\xff\x0f" * 1000,
@@ -149,9 +148,10 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("name", MALFORMED)
+@pytest.mark.parametrize("name", [*MALFORMED, "bomb.onnx.gz"])
 def test_a_malformed_model_is_refused_with_words(name: str, hands: Hands) -> None:
-    answer = hands.client.post("/v1/models", params={"name": name}, content=MALFORMED[name])
+    content = MALFORMED.get(name) or gzip.compress(b"\0" * 2**27, 9)
+    answer = hands.client.post("/v1/models", params={"name": name}, content=content)
     assert answer.status_code == 201
     with pytest.raises(Exception, match=r".") as fault:
         hands.work()
