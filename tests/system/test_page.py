@@ -144,7 +144,7 @@ def test_progress_shows_cost_and_bound(browser: Browser, server: Server) -> None
     expect(kpis).to_contain_text("step")
     expect(kpis).not_to_contain_text("–")
     page.go_forward()
-    expect(page.get_by_text("step, uncalibrated")).to_be_visible()
+    expect(page.get_by_text("step time, uncalibrated")).to_be_visible()
     assert not seen.faults
 
 
