@@ -22,7 +22,7 @@ from ir.throughput import Rates, rates_of
 from report.operators import OperatorGroup, ParameterGroup, recomputed_groups
 from report.operators import operator_groups as groups_of_operators
 from report.operators import parameter_groups as groups_of_parameters
-from topology.units import format_bytes
+from topology.units import format_bytes, format_seconds
 
 COMPUTE = (Cause.COMPUTE_FORWARD, Cause.COMPUTE_BACKWARD, Cause.RECOMPUTE, Cause.UPDATE)
 """Causes that stand first, in this order."""
@@ -57,6 +57,16 @@ class Traffic:
     """Of a device."""
     exposed_s: float
     hidden_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that stands above all tables."""
+
+    key: str
+    value: float | None
+    text: str
+    label: str
 
 
 @dataclass(frozen=True)
@@ -142,6 +152,31 @@ class PlanReport:
             f"{plan.devices} x {self.chip or 'device'} ({plan.cluster.get('name')}), "
             f"for {plan.request.get('target')}, {mesh} {mesh_text(plan)}"
         )
+
+    @property
+    def what(self) -> str:
+        """What a step is."""
+        return "one training step" if self.trains else "one forward pass"
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """What the plan is of, a phrase each."""
+        return tuple(filter(None, (self.name, self.what, *self.job, self.split, self.place)))
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """Step, throughput, memory and how good the plan is."""
+        peak, limit = self.estimate.peak_memory_bytes, self.estimate.memory_limit_bytes
+        used = f", {100 * peak / limit:.1f} % of the limit" if math.isfinite(limit) else ""
+        first, *others = self.rates.words or ("",)
+        samples, step_s = self.rates.samples_per_s, self.step_s
+        found = (
+            Figure("step_s", step_s, format_seconds(step_s), f"step time, {self.certainty}"),
+            Figure("samples_per_s", samples, first, ", ".join(("throughput", *others))),
+            Figure("peak_bytes", peak, format_bytes(peak), f"peak memory{used}"),
+            Figure("gap", self.plan.bound.gap, self.gap, "above the proven bound"),
+        )
+        return tuple(each for each in found if each.text)
 
     @property
     def split(self) -> str:

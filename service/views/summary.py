@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from ir.json_text import finite
-from ir.normalise import main_dtype
 from ir.plan import Plan
 from planner.requests.plan_json import found
 from report.plan import PlanReport
@@ -27,23 +27,18 @@ HEAVIEST = 12
 
 def summary_view(plan: Plan) -> dict[str, Any]:
     """The answer to a search, what the plan is of, and its tables by name."""
-    report, request = PlanReport(plan), plan.request
+    report = PlanReport(plan)
     answer: dict[str, Any] = finite(found(plan))
     return answer | {
         "model": plan.graph.name,
-        "training": report.trains,
-        "target": request.get("target"),
-        "optimizer": request.get("optimizer"),
-        "dtype": main_dtype(plan.graph),
+        "target": plan.request.get("target"),
         "batch": plan.batch,
         "devices": plan.devices,
         "cluster": plan.cluster.get("name"),
-        "chip": report.chip,
         "tiers": finite(plan.cluster.get("tiers", [])),
-        "mesh": [list(axis) for axis in plan.mesh],
         "plan_name": report.name,
-        "expected_s": report.expected_s and list(report.expected_s),
-        "above_bound": report.gap,
+        "about": list(report.about),
+        "figures": [finite(asdict(figure)) for figure in report.figures],
         "operators": len(plan.operators),
         "model_operators": report.model_operators,
         "elements": report.elements,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from html import unescape
+from html import escape, unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -166,7 +166,8 @@ def test_the_headline_is_the_same_everywhere(name: str) -> None:
         used = f"MFU {100 * view['model_flops_utilisation']:.1f} %"
         assert used in " ".join(text.split())
         assert used in html
-    assert view["above_bound"] in html
+    assert all(figure["text"] in html and figure["label"] in html for figure in view["figures"])
+    assert escape(", ".join(view["about"])) in html
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -226,7 +227,15 @@ def test_the_page_has_chinese_of_every_word_of_the_report(name: str) -> None:
     found = list(reports(plan(name)))
     titles = {part["title"] for part in found}
     assert titles > {"Time", "Quality", "Memory at the peak", "Communication groups", "Operands"}
+    view = summary_view(plan(name))
+    phrases = [each for each in view["about"][1:] if " " in each]
+    found.append({"title": "", "lines": [*phrases, *headlines(view)]})
     assert not [text for part in found for text in untold(part)]
+
+
+def headlines(view: dict[str, Any]) -> Iterator[str]:
+    for figure in view["figures"]:
+        yield from (figure["text"], figure["label"])
 
 
 def as_map(value: object) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 // Two plans side by side, with the differences marked.
 import { useGet, view } from "./api";
 import { bytes, count, percent, seconds } from "./format";
-import { t } from "./i18n";
+import { said, t } from "./i18n";
 import { Parts } from "./parts";
 import { dotsOf, planTitle, type Listed } from "./plans";
 import { go, link } from "./router";
@@ -86,7 +86,7 @@ function Side(props: { name: string; id: string; other: string; isFirst: boolean
           {known.filter((plan) => plan.step_time_s).map((plan) => <option key={plan.id} value={plan.id}>{`${planTitle(plan)} · ${plan.devices} · ${seconds(plan.step_time_s)} · ${plan.id.slice(0, 10)}`}</option>)}
         </select></label>
       {facts && (
-        <p class="soft">{count(facts.devices)} × {facts.chip} ({facts.cluster}) · {t("batch")} {count(facts.batch)} · {t("for")} {facts.target} · {facts.mesh.map(([n, s]) => `${n} ${s}`).join(" × ")}</p>
+        <p class="soft">{facts.about.map(said).join(" · ")}</p>
       )}
     </Panel>
   );

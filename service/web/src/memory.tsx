@@ -4,7 +4,7 @@ import { useGet, view } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
 import { bytes, seconds } from "./format";
 import { deviceName, t } from "./i18n";
-import { PartPanel } from "./parts";
+import { limitFact, PartPanel, type Sheet } from "./parts";
 import { link, setQuery, useRoute } from "./router";
 import { colour, series } from "./theme";
 import type { Levels, MemoryView } from "./types";
@@ -40,7 +40,7 @@ function Memory(props: { id: string; memory: MemoryView }) {
         </Panel>
       )}
       <PartPanel width="w12" of={memory.report.stages} />
-      <PartPanel width="w5" title={t("At the peak")} of={memory.report.causes} />
+      <PartPanel width="w5" title={t("At the peak")} of={memory.report.causes} fact={limitFact(memory.report.causes as Sheet, memory.limit_bytes)} />
       <PartPanel width="w7" of={levels.holders} open={(row) => link(["plans", props.id, "graph"], { op: levels.holders.rows[row]![0], level: "operators" })} />
     </div>
   );

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useGet, view } from "./api";
 import { seconds, signed } from "./format";
 import { linksBetween, overLinks, t } from "./i18n";
-import { PartPanel, Parts } from "./parts";
+import { limitFact, PartPanel, Parts, type Sheet } from "./parts";
 import { link } from "./router";
 import type { ClusterView, ExplanationView, Summary, WhatIfView } from "./types";
 import { Fact, Panel, Shown } from "./ui";
@@ -18,7 +18,7 @@ export function Overview(props: { id: string; summary: Summary }) {
         <HeldUp id={id} />
         <p class="soft"><a href={link(["plans", id, "timeline"])}>{t("Timeline")}</a></p>
       </PartPanel>
-      <PartPanel width="w6" of={report.memory}>
+      <PartPanel width="w6" of={report.memory} fact={limitFact(report.memory as Sheet, summary.memory_limit_bytes)}>
         <p class="soft"><a href={link(["plans", id, "memory"])}>{t("Memory over time")}</a></p>
       </PartPanel>
       <PartPanel

@@ -1,6 +1,6 @@
 // Parts of the report: tables and lines as the command line and HTML show them. The service has written the cells.
 import type { ComponentChildren } from "preact";
-import { said, t } from "./i18n";
+import { phrases, said, t } from "./i18n";
 import { Fact, Panel } from "./ui";
 
 export interface Sheet { title: string; columns: [heading: string, unit: string][]; rows: string[][]; total: number | null; after: string[] }
@@ -15,6 +15,11 @@ interface Cells {
 }
 
 const TEXTS = ["text", "name", "code"];
+
+/** The limit in the table of memory by cause, whose last row it is. */
+export function limitFact(of: Sheet, limit: number | null): Cells["fact"] {
+  return (row, heading) => (limit !== null && row === of.rows.length - 1 && heading === "memory" ? ["limit_bytes", limit] : undefined);
+}
 
 /** A part in a panel of its own; nothing where it says nothing. */
 export function PartPanel(props: { of: Part | undefined; width: string; title?: string; extra?: ComponentChildren; children?: ComponentChildren } & Cells) {
@@ -84,10 +89,4 @@ function shown(cell: string, unit: string, href: string | undefined, fact: [stri
   const text = unit === "code" ? cell : unit === "name" ? t(cell) : phrases(cell);
   if (fact) return <Fact name={fact[0]} value={fact[1]} format={() => text} />;
   return href ? <a href={href}>{text}</a> : text;
-}
-
-/** A phrase, or several with commas between them. */
-function phrases(text: string): string {
-  const whole = said(text);
-  return whole === text ? text.split(", ").map(said).join(", ") : whole;
 }

@@ -3,6 +3,11 @@ import type { Said } from "./said";
 
 export const SAID_OF_REPORT: Said[] = [
   // A plan
+  ["step time, {w}", "单步时间，{1}"], ["uncalibrated", "未校准"], ["90 % of comparable published runs: {}", "可比公开运行的 90 %：{1}"],
+  ["throughput", "吞吐量"], ["{} samples/s", "{1} 样本/秒"], ["{} tokens/s", "{1} token/秒"], ["{} tokens/s per device", "每设备 {1} token/秒"], ["MFU {} % of {}", "MFU {1} %（峰值 {2}）"],
+  ["peak memory, {} % of the limit", "峰值内存，占上限的 {1} %"], ["above the proven bound", "高于已证明的下界"],
+  ["one training step", "一个训练步"], ["one forward pass", "一次前向计算"], ["batch {}", "批大小 {1}"],
+  ["{} x {} ({}), for {}, {} stages of mesh {}", "{1} × {2}（{3}），用于 {4}，{5} 个阶段，网格 {6}"], ["{} x {} ({}), for {}, mesh {}", "{1} × {2}（{3}），用于 {4}，网格 {5}"],
   ["peak", "峰值"], ["limit ({} % of it used)", "上限（已用 {1} %）"], ["in flight", "在途"], ["once a step", "每步一次"],
   ["buffers of {} communicators, charged to the runtime reserve first", "{1} 个通信域的缓冲区，先计入运行时预留"],
   ["buffers of {} communicator, charged to the runtime reserve first", "{1} 个通信域的缓冲区，先计入运行时预留"],

@@ -26,29 +26,17 @@ export interface Job {
 
 export interface Summary {
   model: string;
-  training: boolean;
   target: string;
-  optimizer: string;
-  dtype: string;
   batch: number;
   devices: number;
   cluster: string;
-  chip: string;
   tiers: { name: string; transport: string }[];
-  mesh: [string, number, number][];
-  step_time_s: number;
-  samples_per_s: number | null;
-  tokens_per_s_per_device: number | null;
-  model_flops_utilisation: number;
-  peak_flops: number;
-  precision: string;
   plan_name: string;
-  expected_s: [number, number] | null;
-  peak_memory_bytes: number;
+  step_time_s: number;
   memory_limit_bytes: number | null;
-  bound_s: number;
-  /** How far the step may be above the bound, as text. */
-  above_bound: string;
+  /** What the plan is of, a phrase each. */
+  about: string[];
+  figures: { key: string; value: number | null; text: string; label: string }[];
   /** Where it has stages. */
   pipeline?: object;
   operators: number;
