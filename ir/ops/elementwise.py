@@ -104,6 +104,8 @@ _POINTWISE: tuple[tuple[Needs, tuple[int, ...] | None, int, tuple[str, ...]], ..
 
 COPIES = frozenset({"Cast", "Identity"})
 """Kinds whose result has the elements of their operand, each in its place."""
+TESTS = frozenset({"IsNaN", "IsInf"})
+"""Kinds that say of each element whether it is no finite number."""
 BIASED_GELUS = {"BiasGelu": "none", "FastGelu": "tanh"}
 """Kinds that are the Gelu of data and a bias, and how it is approximated."""
 SWISHES = {"Swish": 1.0, "QuickGelu": 1.702}
