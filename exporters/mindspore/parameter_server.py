@@ -20,8 +20,7 @@ from exporters.python_tables import text_tuple
 from exporters.settings import Made, Setting, Settings, fault
 from exporters.stages import refuse_stages
 from ir.dtypes import dtype_bytes
-from ir.ops import lookup
-from ir.ops.indexing import gather_nd_rule, gather_rule
+from ir.ops.indexing import ROW_LOOKUPS
 from ir.plan import Plan, PlannedTensor
 from ir.violations import Violation
 
@@ -182,7 +181,7 @@ def _script(plan: Plan, settings: Settings) -> str:
 
 
 def _chosen(plan: Plan, settings: Settings) -> tuple[PlannedTensor, ...]:
-    lookups = [op for op in plan.graph.ops if lookup(op.kind).rule in {gather_rule, gather_nd_rule}]
+    lookups = [op for op in plan.graph.ops if op.kind in ROW_LOOKUPS]
     tables = {name for op in lookups for name in op.inputs[:1] if name}
     looked_up = tuple(each for each in plan.parameters if each.name in tables)
     wanted = settings.text("parameters", "lookup" if looked_up else "all")

@@ -16,9 +16,10 @@ from ir.ops.registry import (
     primitives,
     show,
     spell,
+    take_apart,
     write,
 )
-from ir.ops.spelling import Form
+from ir.ops.spelling import Form, choices
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 BIAS_ADD = "BiasAdd"
@@ -103,6 +104,8 @@ _POINTWISE: tuple[tuple[Needs, tuple[int, ...] | None, int, tuple[str, ...]], ..
 
 COPIES = frozenset({"Cast", "Identity"})
 """Kinds whose result has the elements of their operand, each in its place."""
+TESTS = frozenset({"IsNaN", "IsInf"})
+"""Kinds that say of each element whether it is no finite number."""
 BIASED_GELUS = {"BiasGelu": "none", "FastGelu": "tanh"}
 """Kinds that are the Gelu of data and a bias, and how it is approximated."""
 SWISHES = {"Swish": 1.0, "QuickGelu": 1.702}
@@ -118,7 +121,9 @@ enter(
     *BIASED_GELUS, rule=pointwise_rule, flops=per_result(5), needs=Needs.OPERANDS,
     broadcasts=True, fusible=True, parameter_operands=(1,),
 )  # fmt: skip
-enter("Dropout", rule=like_rule, flops=per_result(1), differentiable=(0,), fusible=True)
+enter(
+    "Dropout", rule=like_rule, flops=per_result(1), differentiable=(0,), fusible=True, draws=True,
+)  # fmt: skip
 enter(BIAS_ADD, rule=bias_add_rule, flops=per_result(1), parameter_operands=(1,), fusible=True)
 
 
@@ -242,6 +247,25 @@ spell(
         "stablehlo.xor",
     ),
 )
+
+_ERF = (
+    "Erfc(Mul(Neg(x), 0.70710678))", "Erfc(Neg(Mul(x, 0.70710678)))",
+    "Add(1, Erf(Mul(x, 0.70710678)))", "Add(1, Erf(Div(x, 1.41421356)))",
+    "Erfc(Div(Neg(x), 1.41421356))", "Erfc(Neg(Div(x, 1.41421356)))",
+)  # fmt: skip
+_TANH = choices(
+    "Add(1, Tanh(Mul(0.79788456, Add(x, Mul(0.044715, {cube})))))",
+    cube=("Mul(Mul(x, x), x)", "Pow(x, 3)"),
+)
+_HALF = ("Mul(Mul(0.5, x), {e})", "Mul(x, Mul(0.5, {e}))", "Mul(0.5, Mul(x, {e}))",
+         "Div(Mul(x, {e}), 2)")  # fmt: skip
+"""`0.5 * x * e` in every order of the factors."""
+
+take_apart("Relu", "Max(x, 0)")
+take_apart("Sigmoid", "Div(1, Add(1, Exp(Neg(x))))")
+for _approximate, _inner in (("none", _ERF), ("tanh", tuple(_TANH))):
+    _every = (each for half in _HALF for each in choices(half, e=_inner))
+    take_apart("Gelu", *_every, approximate=_approximate)
 
 write(
     Relu="relu", Sigmoid="logistic", Gelu="gaussian", HardSwish="hard_swish",

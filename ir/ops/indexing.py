@@ -124,6 +124,10 @@ def _looked_up_bytes(view: OpView) -> int:
     return 2 * view.outputs[0].nbytes + (index.nbytes if index else 0)
 
 
+ROW_LOOKUPS = ("Gather", "GatherND")
+"""What takes the parts of a table that an index names."""
+LOOKUPS = (*ROW_LOOKUPS, "GatherElements")
+"""The same, with what takes single elements."""
 BY_ELEMENT = ("GatherElements", "ScatterElements")
 """Each index is the place of one element along an axis."""
 BY_COORDINATES = ("GatherND", "ScatterND")

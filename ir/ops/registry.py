@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TypeAlias, TypedDict, Unpack
 
 from ir.graph import AttributeValue, Op, OpGraph, Tensor
-from ir.ops.spelling import Form, Function, Spelling
+from ir.ops.spelling import Form, Function, SmallSteps, Spelling
 from ir.rule import ShardingRule, parse_rule
 
 
@@ -137,6 +137,8 @@ class OperatorEntry:
     """The operand of ONNX's node that is a bias, which the normal form adds behind."""
     touched_bytes: CountFunction | None = None
     """Bytes moved by the whole operator, where that is not operands plus results."""
+    draws: bool = False
+    """It draws numbers of its own."""
     whole_at_any_size: bool = False
     """Factors that stay whole may have any size: what is computed does not hang on it."""
     resizing: Resizing | None = None
@@ -145,6 +147,8 @@ class OperatorEntry:
     """The file of `ir/ops` that enters it."""
     spelling: Spelling | None = None
     """What tracers call it, where its calls have one of a few forms."""
+    small_steps: tuple[SmallSteps, ...] = ()
+    """What JAX writes for it."""
     function: Function | None = None
     """What computes it, where a library has one function for it."""
     semantics: str = ""
@@ -172,6 +176,7 @@ class OperatorFacts(TypedDict, total=False):
     buffer_operands: tuple[int, ...]
     bias_operand: int
     touched_bytes: CountFunction | None
+    draws: bool
     whole_at_any_size: bool
     resizing: Resizing
 
@@ -222,6 +227,13 @@ def spell(form: Form, **names: tuple[str, ...]) -> None:
     """
     for kind, each in names.items():
         _CATALOGUE[kind] = replace(_CATALOGUE[kind], spelling=Spelling(form, *each))
+
+
+def take_apart(kind: str, *expressions: str, **attributes: str) -> None:
+    """Tell the small steps that JAX writes for a kind, with the attributes that they stand for."""
+    entry = _CATALOGUE[kind]
+    found = SmallSteps(expressions, tuple(attributes.items()))
+    _CATALOGUE[kind] = replace(entry, small_steps=(*entry.small_steps, found))
 
 
 def compute(operands: int, **names: tuple[str, ...]) -> None:
