@@ -9,7 +9,6 @@ from costmodel.operators import OperatorModel
 from ir.ops import OpView
 from ir.signatures import signatures_of
 from planner.candidates.operators import FloatArray, OpPricer
-from planner.candidates.tensor_layouts import TensorLayouts
 from planner.lowering.edge_pricers import edge_pricer
 from planner.lowering.edges import EdgePricer
 from planner.lowering.liveness import Liveness
@@ -27,9 +26,7 @@ def lowering_cache(liveness: Liveness, setting: Setting) -> LoweringCache:
     pricing = _pricing(setting, operators, pricer)
     own = OpPricer(setting.mesh, setting.dialect, operators, model, setting.software)
     priced = _priced_operators(liveness, own, pricing)
-    return LoweringCache(
-        pricer, pricing, TensorLayouts(setting.mesh, setting.dialect, own.ports), priced
-    )
+    return LoweringCache(pricer, pricing, own.tables.layouts, priced)
 
 
 def _pricing(setting: Setting, operators: OperatorModel, pricer: EdgePricer) -> Pricing:
