@@ -46,6 +46,8 @@ class Follower:
     """Operands that need an Expand in front of an operator: operator name to tensor to dimension.
     """
     _taken: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _scaled: OpGraph | None = None
+    """The last one."""
 
     def dims(self) -> Mapping[str, int]:
         """Dimension that grows with the batch, by tensor."""
@@ -214,6 +216,11 @@ class Follower:
         Raises:
             BatchError: a size does not divide, an element would be lost, or no output has it.
         """
+        if self._scaled is None or self._scaled.batch != batch:
+            self._scaled = self._made(batch)
+        return self._scaled
+
+    def _made(self, batch: int) -> OpGraph:
         tensors = dict(self.graph.tensors)
         for name, place in self.where.items():
             tensors[name] = self._resized(tensors[name], place, batch)

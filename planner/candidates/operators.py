@@ -24,8 +24,8 @@ from ir.plan_stages import axis_sizes
 from ir.rule import ShardingRule
 from planner.candidates.assignments import Assignment, Assignments
 from planner.candidates.internal_collectives import InternalCollective, InternalPricer
-from planner.candidates.layout_tables import LayoutTable, LayoutTableMaker
-from planner.candidates.offers import Offers
+from planner.candidates.layout_tables import LayoutTable
+from planner.candidates.mesh_tables import MeshTables, mesh_tables
 from planner.candidates.operator_cost import OperatorCost, priced_together
 from planner.request import Cuts
 from topology.mesh import Mesh
@@ -127,13 +127,11 @@ class OpPricer:
     collectives: CollectiveModel
     software: SoftwareProfile = GENERIC
     """What kernels take in a step over what they take alone."""
-    _offers: Offers = field(init=False)
+    tables: MeshTables = field(init=False)
     _inner: InternalPricer = field(init=False)
-    ports: LayoutTableMaker = field(init=False)
 
     def __post_init__(self) -> None:
-        self._offers = Offers(self.dialect, self.mesh)
-        self.ports = LayoutTableMaker(self.dialect.partial_edges)
+        self.tables = mesh_tables(self.mesh, self.dialect)
         self._inner = InternalPricer(self.collectives, self.dialect.partial_edges)
 
     def candidates(self, view: OpView, gradient: Sequence[bool]) -> OpCandidates:
@@ -165,16 +163,16 @@ class OpPricer:
         rule = entry.rule(view)
         if rule.divisors != view.op.divisors:
             rule = replace(rule, divisors=view.op.divisors)
-        splits, left_out = self._offers.of(
+        splits, left_out = self.tables.offers.of(
             rule, entry, gradient=any(gradient), in_order=not _inherits(view, rule)
         )
         summed = tuple(_summed(rule, i) for i in range(len(rule.results)))
         operands = tuple(
-            None if m is None or t is None else self.ports.operand(m, splits)
+            None if m is None or t is None else self.tables.ports.operand(m, splits)
             for m, t in zip(rule.operands, view.inputs, strict=True)
         )
         results = tuple(
-            None if m is None else self.ports.result(m, splits, s)
+            None if m is None else self.tables.ports.result(m, splits, s)
             for m, s in zip(rule.results, summed, strict=True)
         )
         return _Draft(view, gradient, rule, splits, left_out, summed, operands, results)

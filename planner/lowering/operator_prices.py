@@ -11,7 +11,6 @@ from ir.dialects import Dialect
 from ir.ops import OpView
 from ir.signatures import signatures_of
 from planner.candidates.operators import FloatArray, OpPricer
-from planner.candidates.tensor_layouts import TensorLayouts
 from planner.lowering.edge_pricers import FreeEdges
 from planner.lowering.edges import EdgePricer
 from planner.lowering.liveness import Liveness
@@ -31,9 +30,7 @@ def lowering_cache(liveness: Liveness, setting: Setting) -> LoweringCache:
     pricing = _pricing(setting, operators, pricer)
     own = OpPricer(setting.mesh, setting.dialect, operators, model, setting.software)
     priced = _priced_operators(liveness, own, pricing)
-    return LoweringCache(
-        pricer, pricing, TensorLayouts(setting.mesh, setting.dialect, own.ports), priced
-    )
+    return LoweringCache(pricer, pricing, own.tables.layouts, priced)
 
 
 def edge_pricer(
