@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from planner.problem import Problem
 from planner.reduction import reduced
+from planner.reduction.problem_network import network_of
 from planner.solvers import Budget, kernels, solver_by_name
 from planner.solvers.dual import Dual
 from planner.solvers.exhaustive import Exhaustive
 from planner.solvers.kernels.arrays import empty_tree, fill
 from planner.solvers.kernels.forests import improve, space_for
 from planner.solvers.kernels.messages import cost_of
-from planner.solvers.local_search import network_of
 from tests.planner.solvers.random_problems import deep_problem, problems
 
 SEEDS = st.integers(0, 2**32 - 1)
