@@ -36,6 +36,9 @@ export const SAID_OF_REPORT: Said[] = [
   ["forward {}", "前向 {1}"], ["activation gradient {}", "激活梯度 {1}"], ["parameter gather {}", "参数收集 {1}"],
   ["gradient sync {}", "梯度同步 {1}"], ["inside operators {}", "算子内部 {1}"],
 
+  // All operators and parameters
+  ["Operators", "算子"], ["Parameters", "参数"], ["place", "位置"], ["bytes", "字节"],
+
   // Links and groups
   ["transport", "传输方式"], ["bytes of a device", "单设备字节数"], ["how often", "次数"], ["busy %", "繁忙 %"], ["all", "全部轴"],
 
