@@ -12,7 +12,7 @@ export const SAID_OF_REPORT: Said[] = [
   ["buffers of {} communicators, charged to the runtime reserve first", "{1} 个通信域的缓冲区，先计入运行时预留"],
   ["buffers of {} communicator, charged to the runtime reserve first", "{1} 个通信域的缓冲区，先计入运行时预留"],
   ["Heaviest operators: layouts of operands -> results", "最耗时的算子：操作数 -> 结果的布局"],
-  ["Heaviest operators", "最耗时的算子"], ["heaviest operators", "最耗时的算子"], ["Quality", "质量"],
+  ["Heaviest operators", "最耗时的算子"], ["heaviest operators", "最耗时的算子"], ["Quality", "质量"], ["Time", "时间"],
   ["and {} others in {} groups, {} % of the step", "以及另外 {2} 组中的 {1} 个，占一步的 {3} %"],
   ["and {} others in {} groups", "以及另外 {2} 组中的 {1} 个"], ["and {} others", "以及另外 {1} 个"],
   ["No plan of the space below is faster: proven by {}.", "下述空间中没有更快的方案：由 {1} 证明。"],
