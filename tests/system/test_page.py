@@ -156,6 +156,8 @@ def test_an_operator_says_why(browser: Browser, server: Server, plans: tuple[str
     page.get_by_role("region", name="Heaviest operators: ").get_by_role("link").first.click()
     expect(page.get_by_role("heading", name=CANDIDATES)).to_be_visible(timeout=LONG_MS)
     expect(page.get_by_text("rest as planned").first).to_be_visible()
+    neighbours = page.locator("[aria-label^='Redistribution to the neighbours'] a")
+    expect(neighbours.first).to_have_attribute("href", re.compile("op="))
     page.locator("details").first.click()
     page.get_by_role("application").focus()
     before = page.url

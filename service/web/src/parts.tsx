@@ -33,7 +33,7 @@ export function PartPanel(props: { of: Part | undefined; width: string; title?: 
 }
 
 /** Parts one below the other; those from the number `fold` on open by a click. */
-export function Parts(props: { of: Part[]; fold?: number }) {
+export function Parts(props: { of: Part[]; fold?: number; open?: (of: Sheet, row: number) => string | undefined }) {
   const groups: Part[][] = [];
   for (const part of props.of) {
     if (part.title || !groups.length) groups.push([]);
@@ -43,7 +43,7 @@ export function Parts(props: { of: Part[]; fold?: number }) {
   return (
     <>{groups.map((group, i) => {
       const title = said(group[0]!.title);
-      const body = group.map((part, at) => <Body key={at} of={part} />);
+      const body = group.map((part, at) => <Body key={at} of={part} open={"rows" in part ? (row) => props.open?.(part, row) : undefined} />);
       return i < fold
         ? <div key={i}>{title && <h3>{title}</h3>}{body}</div>
         : <details key={i} open={i === fold}><summary>{title}</summary>{body}</details>;

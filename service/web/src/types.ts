@@ -171,6 +171,7 @@ export interface WhyView {
   name: string;
   /** Nothing at a glance. */
   memory: object | null;
+  neighbours: { name: string; kind: string }[];
   report: Part[];
 }
 

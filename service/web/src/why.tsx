@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { useGet, view } from "./api";
 import { said, t } from "./i18n";
 import { Parts } from "./parts";
+import { link } from "./router";
 import type { Summary, WhyView } from "./types";
 import { Panel, Shown } from "./ui";
 
@@ -28,7 +29,10 @@ export function Why(props: { id: string; op: string; small: boolean; close?: () 
     <Panel title={t("Why")} extra={extra}>
       <Shown of={found}>{(why) => (
         <>
-          <Parts of={why.report} fold={2} />
+          <Parts of={why.report} fold={2} open={(of, row) => {
+            const found = of.columns[0]![0] === "tensor, neighbour" ? why.neighbours[row] : undefined;
+            return found?.kind === "operator" ? link(["plans", props.id, "graph"], { op: found.name }) : undefined;
+          }} />
           {!why.memory && <p class="soft">{t("With all else as planned.")}{" "}
             {isWanted
               ? <span role="status">{whole.error ? said(whole.error.message) : `${t("All else is chosen anew")} …`}</span>
