@@ -124,7 +124,7 @@ class WhatifCommand:
         help="Of the Ray cluster.",
     )] = None
     workers: Annotated[int | None, Option(
-        group=Group.SWEEP, value="N", usual="as many as there are processors, 8 at most",
+        group=Group.SWEEP, value="N", least=1, usual="as many as there are processors, 8 at most",
         help="Processes that search side by side; each takes a gigabyte of memory or more.",
     )] = None
     prices: Annotated[Path | None, Option(

@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +26,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=6,
         help="ways to split each example of an operator on each mesh; 40 is a long run",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests live as long as the run: the garbage collector need not visit them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

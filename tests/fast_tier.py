@@ -4,146 +4,72 @@ A test is in it by the marker `fast`, its own or its file's, unless it is marked
 always are. In the tier files without either are not read, a test of many cases has its first two
 (`fast(every=True)`: all), and hypothesis draws a few examples.
 
-While the tier runs, a profiler keeps which functions are called. A run of the whole tier that
-called no function of some source module fails and names it: there is no list to keep, and a module
-that is renamed or merged needs nothing. Functions that a module calls while it is loaded do not
-count: whether a test loads it or the collection before depends on the order of tests. Only the tier
-is asked: among all other tests a function that is cached may have been called by another test
-before, whose calls do not count.
+While the tier runs, probes keep which modules are called (`tests/probes.py`). A run of the whole
+tier that called no function of some source module fails and names it: there is no list to keep, and
+a module that is renamed or merged needs nothing. Functions that a module calls while it is loaded
+do not count: whether a test loads it or the collection before depends on the order of tests. Only
+the tier is asked: among all other tests a function that is cached may have been called by another
+test before, whose calls do not count.
 """
 
 from __future__ import annotations
 
 import ast
-import cProfile
 import sys
-import threading
 import tomllib
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests.probes import Calls, Finder, callables
+
 _FAST, _SLOW = "fast", "slow"
 _CASES, _EXAMPLES = 2, 5
-_IS_FUNCTION = 1
-"""The flag of a function's code: bodies of modules and classes lack it."""
-
-
-class Calls:
-    """Functions that are called, in this thread and in those that it starts."""
-
-    def __init__(self) -> None:
-        self._own = cProfile.Profile(builtins=False)
-        self._threads: list[cProfile.Profile] = []
-
-    def __enter__(self) -> None:
-        threading.setprofile(self._follow)
-        self._own.enable()
-
-    def __exit__(self, *_: object) -> None:
-        self._own.disable()
-        threading.setprofile(None)
-
-    def _follow(self, *_: object) -> None:
-        profile = cProfile.Profile(builtins=False)
-        self._threads.append(profile)
-        profile.enable()
-
-    def functions(self) -> set[tuple[str, str]]:
-        """File and name of each."""
-        entries = [e for profile in (self._own, *self._threads) for e in profile.getstats()]
-        return {
-            (entry.code.co_filename, entry.code.co_name)
-            for entry in entries
-            if isinstance(entry.code, CodeType) and entry.code.co_flags & _IS_FUNCTION
-        }
 
 
 @dataclass
 class Run:
-    """What the fast tests of this run called, by file and name, and loaded, by file; a worker's is
-    handed over."""
+    """Files of modules that the fast tests of this run called and loaded; a worker's are handed
+    over."""
 
     calls: Calls = field(default_factory=Calls)
-    called: set[tuple[str, str]] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
     silent: list[str] = field(default_factory=list)
 
     def gather(self) -> None:
-        self.called |= self.calls.functions()
         self.loaded |= {str(getattr(m, "__file__", None)) for m in list(sys.modules.values())}
+
+
+def packages(root: Path) -> list[Path]:
+    """Folders of the source packages."""
+    settings_file = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    return [root / name for name in settings_file["tool"]["importlinter"]["root_packages"]]
 
 
 def sources(root: Path, ignored: Iterable[Path]) -> Iterator[Path]:
     """Files of the source packages, but those that only environments of judges can run."""
-    settings_file = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     away = {path.resolve() for path in ignored}
-    for package in settings_file["tool"]["importlinter"]["root_packages"]:
-        for path in sorted((root / package).rglob("*.py")):
+    for package in packages(root):
+        for path in sorted(package.rglob("*.py")):
             if path.name != "__main__.py" and not away & {path, *path.parents}:
                 yield path
 
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def functions(path: Path) -> set[str]:
-    """Names of what tests can call in the file: neither stubs, nor compiled, nor run on loading."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = [each for each in ast.walk(tree) if isinstance(each, _Function)]
-    callable_ = {f.name for f in found if not _is_stub(f) and not _is_compiled(f)}
-    return callable_ - _run_on_loading(tree)
-
-
-def _run_on_loading(tree: ast.Module) -> set[str]:
-    """Functions of the module that its own statements call, and those that these call."""
-    bodies = {each.name: each for each in tree.body if isinstance(each, _Function)}
-    statements = [each for each in tree.body if not isinstance(each, _Function | ast.ClassDef)]
-    decorators = [line for each in tree.body if isinstance(each, _Function | ast.ClassDef)
-                  for line in each.decorator_list]  # fmt: skip
-    reached: set[str] = set()
-    left: list[ast.AST] = [*statements, *decorators]
-    while left:
-        part = left.pop()
-        calls = [part, *(each.func for each in ast.walk(part) if isinstance(each, ast.Call))]
-        named = {call.id for call in calls if isinstance(call, ast.Name)} & bodies.keys()
-        left += [bodies[name] for name in named - reached]
-        reached |= named
-    return reached
-
-
-def _is_stub(function: _Function) -> bool:
-    return all(
-        isinstance(line, ast.Raise | ast.Pass)
-        or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
-        for line in function.body
-    )
-
-
-def _is_compiled(function: _Function) -> bool:
-    return any("njit" in ast.unparse(decorator) for decorator in function.decorator_list)
-
-
 def silent(root: Path, ignored: Iterable[Path], run: Run) -> list[str]:
     """Source files of which nothing was called, or not even read where there are no functions."""
-    called: dict[str, set[str]] = {}
-    for file, name in run.called:
-        called.setdefault(file, set()).add(name)
     return [
         path.relative_to(root).as_posix()
         for path in sources(root, ignored)
-        if not _is_used(path, called.get(str(path), set()), run.loaded)
+        if str(path) not in run.calls.files and (str(path) not in run.loaded or _has_calls(path))
     ]
 
 
-def _is_used(path: Path, called: set[str], loaded: set[str]) -> bool:
-    asked = functions(path)
-    return bool(asked & called) if asked else str(path) in loaded
+def _has_calls(path: Path) -> bool:
+    return bool(callables(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 _run: pytest.StashKey[Run] = pytest.StashKey()
@@ -160,7 +86,9 @@ def _is_whole(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_run] = Run()
+    run = config.stash[_run] = Run()
+    if _is_tier(config):
+        sys.meta_path.insert(0, Finder(packages(config.rootpath), run.calls))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -216,7 +144,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_testnodedown(node: Any) -> None:
     run = node.config.stash[_run]
     called, loaded = getattr(node, "workeroutput", {}).get(_FAST, ((), ()))
-    run.called.update((file, name) for file, name in called)
+    run.calls.files.update(called)
     run.loaded.update(loaded)
 
 
@@ -224,7 +152,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config, run = session.config, session.config.stash[_run]
     run.gather()
     if hasattr(config, "workeroutput"):
-        config.workeroutput[_FAST] = sorted(run.called), sorted(run.loaded)
+        config.workeroutput[_FAST] = sorted(run.calls.files), sorted(run.loaded)
     elif exitstatus == pytest.ExitCode.OK and _is_whole(config):
         ignored = [config.rootpath / path for path in config.option.ignore or ()]
         run.silent = silent(config.rootpath, ignored, run)

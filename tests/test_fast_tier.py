@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.fast_tier import Calls, Run, functions, silent, sources
+from tests.fast_tier import Run, silent, sources
+from tests.probes import Calls, callables, with_probes
 
 ROOT = Path(__file__).parents[1]
 FILES = {
@@ -31,6 +35,7 @@ def two():
     return 2 * half()
 TWO = two()
 """,
+    "house/mostly.py": "def five():\n    return 5\ndef six():\n    return 6\nFIVE = five()\n",
     "house/names.py": "TWO = 2\n",
     "house/threads.py": "def three():\n    return 3\n",
     "checks/test_some.py": """
@@ -43,7 +48,7 @@ drawn = []
 
 @pytest.mark.fast
 def test_one():
-    import house.loading
+    import house.loading, house.mostly
     assert one() == 1
     thread = threading.Thread(target=house.threads.three)
     thread.start()
@@ -94,7 +99,7 @@ def test_a_module_that_is_only_imported_fails_the_run(tmp_path: Path, workers: s
     found = tier(written(tmp_path), "-n", workers)
     assert found.returncode == pytest.ExitCode.TESTS_FAILED, found.stdout + found.stderr
     named = [line for line in found.stdout.splitlines() if "no fast test calls" in line]
-    assert [line.split(":")[0] for line in named] == ["house/imported.py"]
+    assert [line.split(":")[0] for line in named] == ["house/imported.py", "house/mostly.py"]
     assert "4 passed" in found.stdout
 
 
@@ -105,13 +110,12 @@ def test_a_part_of_the_tier_is_not_asked(tmp_path: Path) -> None:
 
 def test_what_was_called_or_has_no_functions_is_not_named(tmp_path: Path) -> None:
     root = written(tmp_path)
-    files = [str(path) for path in sources(root, [])]
-    each = {(file, name) for file in files for name in functions(Path(file))}
-    assert silent(root, [], Run(called=each, loaded=set(files))) == []
-    while_loading = {(file, name) for file in files for name in ("half", "two")}
-    assert silent(root, [], Run(called=while_loading, loaded=set(files))) == [
+    files = {str(path) for path in sources(root, [])}
+    assert silent(root, [], Run(Calls(files), files)) == []
+    assert silent(root, [], Run(Calls(), files)) == [
         "house/called.py",
         "house/imported.py",
+        "house/mostly.py",
         "house/threads.py",
     ]
     assert list(sources(root, [root / "house"])) == []
@@ -128,18 +132,24 @@ def test_what_was_called_or_has_no_functions_is_not_named(tmp_path: Path) -> Non
         ("A = 1\n", set()),
         ("def f():\n    return 1\nA = [f() for _ in (1, 2)]\n", set()),
         ("def f():\n    return g()\ndef g():\n    return 1\nA = f()\n", set()),
-        ("def f(g):\n    return g\n@f\ndef g():\n    return 1\n", {"g"}),
+        ("def f(g):\n    return g\n@f\ndef g():\n    return 1\n", {"f", "g"}),
     ],
 )
-def test_what_can_be_called(tmp_path: Path, text: str, found: set[str]) -> None:
-    (tmp_path / "some.py").write_text(text, encoding="utf-8")
-    assert functions(tmp_path / "some.py") == found
+def test_what_can_be_called(text: str, found: set[str]) -> None:
+    assert {each.name for each in callables(ast.parse(text))} == found
 
 
-def test_calls_leave_out_what_is_only_imported() -> None:
-    calls = Calls()
+def test_probes_hear_the_first_call_of_a_module_and_change_no_docstring() -> None:
+    text = "def f(a):\n    'Says.'\n    return a\n\nasync def g(a):\n    return a\n"
+    calls, names = Calls(), dict[str, Any](__silent__=True)
+    names["__heard__"] = lambda: calls.hear(names, "some.py")
+    exec(compile(with_probes(text), "some.py", "exec"), names)
+    assert names["f"](1) == 1
+    assert not calls.files
     with calls:
-        functions(Path(__file__))
-    found = {(Path(file).name, name) for file, name in calls.functions()}
-    assert ("fast_tier.py", "functions") in found
-    assert not any(file == "test_fast_tier.py" for file, _ in found)
+        with calls.unheard():
+            assert names["f"](1) == 1
+        assert not calls.files
+        assert asyncio.run(names["g"](2)) == 2
+    assert calls.files == {"some.py"}
+    assert (names["__silent__"], names["f"].__doc__) == (False, "Says.")

@@ -97,7 +97,7 @@ def general_constants() -> StepConstants:
 @cache
 def shipped_calibration() -> Calibration:
     """The calibration of `data/calibration/training.yaml`."""
-    return parse_calibration(data.read_text("calibration", "training.yaml"), is_own=False)
+    return _calibration(data.calibration("training"), is_own=False)
 
 
 def neighbours_of(family: str) -> Neighbours:
@@ -127,8 +127,8 @@ def _neighbours(rows: Sequence[Mapping[str, str]]) -> Neighbours:
     )
 
 
-def parse_calibration(text: str, *, is_own: bool = True) -> Calibration:
-    """Read a calibration file, a user's own or that of the package.
+def parse_calibration(text: str) -> Calibration:
+    """Read a user's calibration file.
 
     Raises:
         LayoutError: it is no such file, or a constant is unknown or no number.
@@ -137,18 +137,20 @@ def parse_calibration(text: str, *, is_own: bool = True) -> Calibration:
         file: Any = yaml.safe_load(text)
         if not isinstance(file, dict):
             raise TypeError("it is no YAML with families of constants")  # noqa: TRY301
-        families = _families(file["families"])
-        ends = {name: _both_ends(name, entry) for name, entry in _intervals(file).items()}
-        memory = {name: _memory(entry) for name, entry in file.get("memory", {}).items()}
-        machines = {
-            name: frozenset(map(str, entry.get("machines", ())))
-            for name, entry in file["families"].items()
-        }
-        spans = {name: entry.get("spans", {}) for name, entry in file["families"].items()}
+        return _calibration(file, is_own=True)
     except KeyError as error:
         raise LayoutError(f"no calibration of training steps: {error} is missing") from error
     except (yaml.YAMLError, TypeError, ValueError, AttributeError) as error:
         raise LayoutError(f"no calibration of training steps: {error}") from error
+
+
+def _calibration(file: Mapping[str, Any], *, is_own: bool) -> Calibration:
+    entries = file["families"].items()
+    families = _families(file["families"])
+    ends = {name: _both_ends(name, entry) for name, entry in _intervals(file).items()}
+    memory = {name: _memory(entry) for name, entry in file.get("memory", {}).items()}
+    machines = {name: frozenset(map(str, entry.get("machines", ()))) for name, entry in entries}
+    spans = {name: entry.get("spans", {}) for name, entry in entries}
     families[GENERIC], memory[GENERIC], machines[GENERIC], spans[GENERIC] = (
         ALONE, KEPT, frozenset(), {}
     )  # fmt: skip

@@ -8,10 +8,9 @@ from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
 from costmodel.redistribution import Redistribution
 from ir.dialects import Dialect
-from ir.graph import OpGraph
 from ir.ops import OpView
-from planner.candidates.operators import FloatArray, OpPricer, signature
-from planner.candidates.tensor_layouts import TensorLayouts
+from ir.signatures import signatures_of
+from planner.candidates.operators import FloatArray, OpPricer
 from planner.lowering.edge_pricers import FreeEdges
 from planner.lowering.edges import EdgePricer
 from planner.lowering.liveness import Liveness
@@ -31,9 +30,7 @@ def lowering_cache(liveness: Liveness, setting: Setting) -> LoweringCache:
     pricing = _pricing(setting, operators, pricer)
     own = OpPricer(setting.mesh, setting.dialect, operators, model, setting.software)
     priced = _priced_operators(liveness, own, pricing)
-    return LoweringCache(
-        pricer, pricing, TensorLayouts(setting.mesh, setting.dialect, own.ports), priced
-    )
+    return LoweringCache(pricer, pricing, own.tables.layouts, priced)
 
 
 def edge_pricer(
@@ -64,13 +61,9 @@ def _pricing(setting: Setting, operators: OperatorModel, pricer: EdgePricer) -> 
     return slice_pricing(setting)
 
 
-def _signatures(graph: OpGraph) -> dict[str, Hashable]:
-    return {op.name: signature(op, graph.tensors) for op in graph.ops}
-
-
 def _priced_operators(liveness: Liveness, pricer: OpPricer, pricing: Pricing) -> dict[str, Priced]:
     graph = liveness.graph
-    signatures = graph.once("signatures", _signatures)
+    signatures = signatures_of(graph)
     known: dict[Hashable, int] = {}
     distinct: list[tuple[OpView, tuple[bool, ...]]] = []
     number_of: dict[str, int] = {}

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 import data
 from topology.catalogue import cluster_names, named_machine, server_names
 from topology.chips import chip_names, chip_profile
@@ -79,7 +77,7 @@ def numbers(record: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
 
 def _sources(records: list[Any]) -> str:
     used = {key for record in records for _, number in numbers(record) for key in number["source"]}
-    known = yaml.safe_load(data.read_text("sources.yaml"))
+    known = data.read_yaml("sources.yaml")
     lines = [f"| {key} | {known[key].replace('|', '/')} |" for key in sorted(used)]
     return "\n".join(["| key | source |", "|---|---|", *lines]) + "\n"
 

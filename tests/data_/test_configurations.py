@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-import yaml
 
 import data
 from importers.hf_network import KNOWN
 from importers.sizes import published, published_names
 
-SOURCES = yaml.safe_load(data.read_text("sources.yaml"))
+SOURCES = data.read_yaml("sources.yaml")
 
 
 @pytest.mark.parametrize("name", published_names())

@@ -2,7 +2,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 import data
 from topology import chip_names, cluster_names, named_chip
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.fast
 FILES = [
     (folder, name) for folder in ("chips", "servers", "clusters") for name in data.names(folder)
 ]
-SOURCES = yaml.safe_load(data.read_text("sources.yaml"))
+SOURCES = data.read_yaml("sources.yaml")
 
 
 def _load(folder: str, name: str) -> ChipFile | ServerFile | ClusterFile:

@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+import data
+
 _FILE = Path(__file__).with_suffix(".yaml")
 _SUFFIX = {
     "shell": "sh",
@@ -38,7 +40,7 @@ class Published:
 
 
 def published() -> list[Published]:
-    found = yaml.safe_load(_FILE.read_text(encoding="utf-8"))["recipes"]
+    found = data.yaml_values(_FILE.read_text(encoding="utf-8"))["recipes"]
     return [
         Published(
             each["id"], each["framework"], each["syntax"], each["settings"], each["amounts_to"],

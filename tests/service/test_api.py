@@ -138,7 +138,6 @@ def test_settings_of_exports_open_no_file(hands: Hands, mlp_bytes: bytes, tmp_pa
 
 MALFORMED = {
     "empty.onnx.gz": gzip.compress(b""),
-    "bomb.onnx.gz": gzip.compress(b"\0" * 300_000_000, 9),
     "noise.onnx": bytes(range(256)) * 100,
     "deep.json": b"[" * 100_000,
     "nested.onnx": b"\x3a\xff\xff\xff\xff\x0f" * 1000,
@@ -149,9 +148,10 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("name", MALFORMED)
+@pytest.mark.parametrize("name", [*MALFORMED, "bomb.onnx.gz"])
 def test_a_malformed_model_is_refused_with_words(name: str, hands: Hands) -> None:
-    answer = hands.client.post("/v1/models", params={"name": name}, content=MALFORMED[name])
+    content = MALFORMED.get(name) or gzip.compress(b"\0" * 2**27, 9)
+    answer = hands.client.post("/v1/models", params={"name": name}, content=content)
     assert answer.status_code == 201
     with pytest.raises(Exception, match=r".") as fault:
         hands.work()
@@ -228,8 +228,8 @@ def test_metrics_count_requests_by_route_and_jobs_by_state(client: TestClient) -
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"devices": 12}, "12"), ({"devices": 0}, "not a number of devices"),
-        ({"devices": 2**30}, "not a number of devices"), ({"devices": 4, "memory": "much"}, "much"),
+        ({"devices": 12}, "12"), ({"devices": 0}, "0 is less than 1"),
+        ({"devices": 2**30}, "is more than 1048576"), ({"devices": 4, "memory": "much"}, "much"),
     ],
 )  # fmt: skip
 def test_what_no_model_can_make_good_is_refused_before_it_is_a_job(

@@ -52,13 +52,13 @@ def told_by(run: Any, out: Path = Path("OUT")) -> object:
 
 
 CASES: dict[str, Case] = {
-    "a recipe": ("recipe", "train.sh", "--cluster", "h100", "-o", "OUT"),
     "a recipe of a row": (
         "layouts", "llama3-8b", *JOB, "--recipe", "megatron", "--row", 2, "-o", "OUT",
     ),
     "layouts": ("layouts", "llama3-8b", *JOB),
     "layouts of a file": ("layouts", "mine/config.json", *JOB, "--hold", "tp=2"),
     "nothing fits": ("layouts", "llama3-70b", "--devices", 2, "--batch", 8, "--cluster", "h100"),
+    "a recipe": ("recipe", "train.sh", "--cluster", "h100", "-o", "OUT"),
     "another framework": (
         "recipe", "train.sh", "--cluster", "h100", "--to", "torchtitan", "-o", "OUT",
     ),

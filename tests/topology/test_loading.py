@@ -43,7 +43,7 @@ def test_json_is_the_same_format() -> None:
 
 
 def test_a_chip_may_stand_in_the_file_itself() -> None:
-    chip = yaml.safe_load(data.read_text("chips", "v100_sxm2_32g.yaml"))
+    chip = data.read_yaml("chips", "v100_sxm2_32g.yaml")
     inline = {**SERVER, "chip": chip}
     assert machine(file(inline)).cluster().chip == named_chip("v100_sxm2_32g")
     layered = {**file({**SERVER, "chip": "own"}), "chips": {"own": {**chip, "name": "own"}}}

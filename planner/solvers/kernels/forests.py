@@ -4,7 +4,7 @@ choices for that with everything outside as it is.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -12,6 +12,10 @@ from numba import njit
 from planner.reduction.network import FloatArray, IntArray
 from planner.solvers.kernels.arrays import Arrays, Tree, swap, swap_if_it_fits
 from planner.solvers.kernels.messages import descend
+
+ABSENT: Any = np.int64(-1)
+ROUNDS: Any = np.int64(3)
+"""Plain numbers would each have the loops that take them compiled once more, for themselves."""
 
 
 class Space(NamedTuple):
@@ -184,7 +188,7 @@ def _choose(
         tried = 0
         floor = -np.inf
         while tried < size:
-            best, least = -1, np.inf
+            best, least = ABSENT, np.inf
             for c in range(size):
                 value = space.value[start + c]
                 if edge >= 0:
@@ -248,10 +252,11 @@ def _pass(
     _gather(net, space, planted)
     for p in range(planted):
         space.old[p] = choice[space.forest[p]]
-    _choose(net, space, choice, tree, planted, False)
-    if tree.most[1] > 0.0:
+    for careful in range(2):
+        _choose(net, space, choice, tree, planted, careful > 0)
+        if careful > 0 or tree.most[1] <= 0.0:
+            break
         _restore(net, tree, choice, space.forest, space.old, planted)
-        _choose(net, space, choice, tree, planted, True)
     if greedy and _cost_inside(net, space, stamp, choice, count) > before:
         _restore(net, tree, choice, space.forest, space.old, planted)
 
@@ -297,11 +302,11 @@ def improve(
         area = space.area[:count].copy()
         kept = space.backup[:count].copy()
         scale = 0.5 + 1.3 * np.random.random()
-        _pass(net, space, stamp, choice, tree, paid, scale, unit * np.random.random(), count, False)
-        for step in range(3):
-            settle = 0.6 if step == 0 else (0.2 if step == 1 else 0.02)
-            _pass(net, space, stamp, choice, tree, paid, settle, 0.0, count, True)
-        descend(net, choice, tree, area, 3)
+        noise = unit * np.random.random()
+        for step in range(4):
+            _pass(net, space, stamp, choice, tree, paid, scale, noise, count, step > 0)
+            scale, noise = (0.6 if step == 0 else (0.2 if step == 1 else 0.02)), 0.0
+        descend(net, choice, tree, area, ROUNDS)
         after = _cost_inside(net, space, stamp, choice, count)
         if after <= before + heat * unit * np.random.random() and tree.most[1] <= 0.0:
             total += after - before

@@ -23,7 +23,8 @@ def priced(net: Arrays, paid: FloatArray, out: FloatArray) -> None:
         paid: sum of the prices of all time points before each one, shape (T + 1,).
         out: receives the costs.
     """
-    out[:] = net.cost
+    for c in range(len(out)):
+        out[c] = net.cost[c]
     for node in range(len(net.first) - 1):
         start, size = net.first[node], net.first[node + 1] - net.first[node]
         for span in range(net.span_of_first[node], net.span_of_first[node + 1]):
@@ -91,7 +92,9 @@ def _send_up(
         for d in range(width):
             value = own + net.edge_cost[row + d]
             best[d] = min(best[d], value)
-    least = best.min()
+    least = np.inf
+    for d in range(width):
+        least = min(least, best[d])
     for d in range(width):
         message[place + d] = best[d] - least
 
@@ -131,7 +134,9 @@ def backward(
                 ahead += 1
             else:
                 back += 1
-        least = belief[:size].min()
+        least = np.inf
+        for c in range(size):
+            least = min(least, belief[c])
         bound += least
         share = 1.0 / max(back, ahead, 1)
         for c in range(size):
@@ -208,13 +213,15 @@ def min_plus(first: FloatArray, second: FloatArray) -> FloatArray:
     result = np.empty((first.shape[1], columns))
     lowest = np.empty(columns)
     for place in range(first.shape[1]):
-        lowest[:] = np.inf
+        for column in range(columns):
+            lowest[column] = np.inf
         for row in range(first.shape[0]):
             added = first[row, place]
             for column in range(columns):
                 total = added + second[row, column]
                 lowest[column] = min(lowest[column], total)
-        result[place] = lowest
+        for column in range(columns):
+            result[place, column] = lowest[column]
     return result
 
 

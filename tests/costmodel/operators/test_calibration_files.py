@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 import data
 from costmodel.operators import attention_kernels, generation_of
@@ -12,9 +11,9 @@ from topology import chip_names
 
 pytestmark = pytest.mark.fast
 
-SOURCES = yaml.safe_load(data.read_text("sources.yaml"))
-FACTS = yaml.safe_load(data.read_text("calibration", "architectures.yaml"))
-FITTED = yaml.safe_load(data.read_text("calibration", "operators.yaml"))
+SOURCES = data.read_yaml("sources.yaml")
+FACTS = data.read_yaml("calibration", "architectures.yaml")
+FITTED = data.read_yaml("calibration", "operators.yaml")
 
 
 def _numbers(record: Any) -> Iterator[float]:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 import yaml
@@ -46,19 +45,14 @@ def _model() -> ModelSource:
     return ModelSource("two layers", lambda _: graph, lambda *_: {})
 
 
-@cache
-def _shipped() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(data.read_text("calibration", "training.yaml"))
-    return found
-
-
 def steps(**factors: float) -> Document:
     """A file of `calibrate steps` with constants of all families so many times as large."""
+    shipped = data.calibration("training")
     families = {
         name: {"constants": {k: v * factors.get(k, 1.0) for k, v in own["constants"].items()}}
-        for name, own in _shipped()["families"].items()
+        for name, own in shipped["families"].items()
     }
-    return Document("mine.yaml", yaml.safe_dump({**_shipped(), "families": families}))
+    return Document("mine.yaml", yaml.safe_dump({**shipped, "families": families}))
 
 
 def links(link: str = "450 GB/s", port: str = "50 GB/s", cluster: str = "dgx-h100") -> Document:

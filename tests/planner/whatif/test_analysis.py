@@ -182,11 +182,10 @@ def test_a_step_costs_device_hours_and_watts() -> None:
 
 
 def test_every_bundled_price_has_a_source_and_a_date_and_a_chip() -> None:
-    import yaml  # noqa: PLC0415
 
     import data  # noqa: PLC0415
 
-    record = yaml.safe_load(data.read_text("prices.yaml"))
+    record = data.read_yaml("prices.yaml")
     for name, item in record["devices"].items():
         assert name in data.names("chips")
         assert item["hour"]["source"]
