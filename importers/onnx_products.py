@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import onnx
 
@@ -28,8 +29,10 @@ _UINT8 = int(onnx.TensorProto.UINT8)
 def gemm(context: NodeContext) -> list[Op]:
     """The product, times `alpha`, plus `beta` times the bias."""
     flags = (("trans_a", "transA"), ("trans_b", "transB"))
-    attributes: dict[str, AttributeValue] = {k: 1 for k, flag in flags if context.int(flag, 0)}
-    product = context.op("MatMul", context.node.input[:2], attributes)
+    work = Rewriting(context)
+    given = {k: 1 for k, flag in flags if context.int(flag, 0)}
+    work.last().matmul(work.operand(0), work.operand(1), **given)
+    (product,) = work.written
     ops, beta = scaled(context, product, context.float("alpha", 1.0)), context.float("beta", 1.0)
     if not context.has(2) or not beta:
         return ops
@@ -67,7 +70,7 @@ def _fused_matmul(work: Rewriting) -> None:
     flags = {k: 1 for k, flag in pairs if work.int(flag)}
     output, alpha = work.output(0), work.float("alpha", 1.0)
     result = work.dims(output)
-    product = work.into(output if alpha == 1.0 else "").op("MatMul", names, result, "", **flags)
+    product = work.into(output if alpha == 1.0 else "").matmul(names[0], names[1], **flags)
     if alpha != 1.0:
         work.into(output).op(SCALE, [product], result, scale=alpha)
 
@@ -112,8 +115,10 @@ def _activated(context: NodeContext, ops: Sequence[Op], kind: str) -> list[Op]:
 
 def _fused_conv(context: NodeContext) -> list[Op]:
     """A convolution, its bias, and a tensor of its result's dims that is added."""
-    product = context.op("Conv", context.node.input[:2], windows(context, weight=1))
-    ops = [product]
+    work = Rewriting(context)
+    settings: dict[str, Any] = windows(context, weight=1)
+    work.last().conv([work.operand(0), work.operand(1)], context.result(), **settings)
+    ops = work.written
     if context.has(2):
         ops = followed(context, ops, BIAS_ADD, context.node.input[2], {"axis": 1})
     if not context.has(3):

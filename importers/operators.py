@@ -178,6 +178,11 @@ class Operators(ABC, Generic[Value]):
     def softmax(self, value: Value, axis: int, **settings: Setting) -> Value:
         return self.pointwise("Softmax", value, axis=axis, **settings)
 
+    def rms_norm(self, value: Value, scale: Value, axis: int, **settings: Setting) -> Value:
+        """The value over the root of its mean square from a dimension on, times a scale."""
+        operands = [value, scale]
+        return self.op("RMSNormalization", operands, self.dims(value), "", axis=axis, **settings)
+
     def cast(self, value: Value, dtype: str) -> Value:
         """The value in another element type; itself if that is the same."""
         if self.dtype_of(value) == dtype:
@@ -186,9 +191,11 @@ class Operators(ABC, Generic[Value]):
 
     def matmul(self, left: Value, right: Value, **flags: Setting) -> Value:
         """A product over the last dimension of the one and the last but one of the other; with
-        `trans_b` the right matrix stands as it is stored, columns first.
+        `trans_a` or `trans_b` the left or the right matrix is turned.
         """
         rows, columns = self.dims(left), self.dims(right)
+        if flags.get("trans_a"):
+            rows = (*rows[:-2], *rows[:-3:-1])
         if flags.get("trans_b"):
             columns = (*columns[:-2], *columns[:-3:-1])
         return self.op("MatMul", [left, right], product_dims(rows, columns), "", **flags)

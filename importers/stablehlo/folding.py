@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -63,8 +64,8 @@ def simplified(
         scalar: the number that a constant has throughout.
         fits: whether a tensor has the dims and the type of the result.
     """
-    if kind == "Where":
-        return _chosen(inputs, scalar, fits)
+    if kind in _OWN:
+        return _OWN[kind](inputs, scalar, fits)
     if len(inputs) == 2 and kind in NEUTRAL:
         first, second = map(scalar, inputs)
         if second == NEUTRAL[kind]:
@@ -76,7 +77,7 @@ def simplified(
     return None
 
 
-def _chosen(
+def where(
     inputs: Sequence[str], scalar: Callable[[str], float | None], fits: Callable[[str], bool]
 ) -> str | None:
     """A choice between true and false is the condition; one that is known is made."""
@@ -89,3 +90,7 @@ def _chosen(
     if pair == (1.0, 0.0) and fits(condition):
         return condition
     return None
+
+
+_OWN: Mapping[str, Callable[..., str | None]] = MappingProxyType(named(sys.modules[__name__]))
+"""Kinds that copy an operand in a way of their own."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from importers.errors import UnsupportedError
 from importers.stablehlo.call import ViewCall
 from importers.stablehlo.draft import Draft, View
+from importers.stablehlo.patterns import matches
 from importers.stablehlo.program import Attribute
 from importers.stablehlo.reductions import body_joining
 from importers.stablehlo.views import permuted, reshaped
@@ -29,15 +30,8 @@ def _axes(record: Mapping[str, Attribute], name: str) -> tuple[int, ...]:
 def without_guard(draft: Draft, name: str) -> str:
     """Places before they were counted from the end where negative: lookups do that themselves."""
     maker = draft.makers.get(name)
-    if maker is None:
-        return name
-    if maker.kind == "Where":
-        low, wrapped, own = (draft.makers.get(maker.inputs[0]), *maker.inputs[1:])
-        added = draft.makers.get(wrapped)
-        is_low = low is not None and low.kind == "Less" and low.inputs[0] == own
-        if is_low and added is not None and added.kind == "Add" and own in added.inputs:
-            return own
-    return name
+    found = matches(draft, "Where(Less(x, 0), Add(x, n_size), x)", maker) if maker else ()
+    return next((match.names["x"] for match in found), name)
 
 
 def _places(call: ViewCall, view: View) -> View:

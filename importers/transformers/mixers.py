@@ -179,7 +179,7 @@ def _normal_in_groups(block: _Block, value: Value, groups: int) -> Value:
         apart = block.by_head(value, groups)
         width = writer.dims(apart)[-1]
         one = writer.constant(f"norm/ones_{width}", 1.0, (width,))
-        normal = writer.op("RMSNormalization", [apart, one], writer.dims(apart), axis=3)
+        normal = writer.rms_norm(apart, one, axis=3)
         weight = writer.parameter(f"{module}.weight", groups * width)
         return writer.mul(block.flat(normal), weight)
 

@@ -23,8 +23,8 @@ from ir.graph import OpGraph
 from ir.mindspore_forms.primitives import PRIMITIVES, PrimitiveForm, primitive_form
 from ir.mindspore_forms.readers import parts_of
 from ir.normalise.ends import ENDS
-from ir.ops import OpView
-from ir.ops.shape import VIEWS
+from ir.ops import OpView, lookup
+from ir.ops.shape import VIEWS, transpose_rule
 
 Dims = tuple[int, ...]
 DATASET = "_VirtualDataset"
@@ -68,6 +68,11 @@ class Node:
     """Whether MindSpore has a parallel form of it, or splits it by batch or not at all."""
     parameters: frozenset[str] = field(default_factory=frozenset)
     """Those inputs that are parameters."""
+
+    @property
+    def permutes(self) -> bool:
+        """Whether it changes the order of dimensions."""
+        return self.view is not None and lookup(self.view.op.kind).rule is transpose_rule
 
 
 def network(graph: OpGraph, *, training: bool = True) -> list[Node]:
@@ -278,7 +283,7 @@ def is_same(made: Dims, read: Dims, link: Link) -> bool:
 
 
 def _own_link(node: Node) -> Link:
-    if node.kind == "Transpose" and node.view is not None:
+    if node.view is not None and node.permutes:
         rank = len(node.dims[0])
         return Link(-1, turned=node.view.ints("perm", tuple(reversed(range(rank)))))
     return (

@@ -243,7 +243,7 @@ class _Following:
         if maker in self.results:
             rank = next((len(dims) for dims in node.dims if dims), 0)
             return self.results[maker][RANK - rank :] if rank <= RANK else ()
-        if node.kind in {"OneHot", "Transpose"}:
+        if node.permutes or node.kind == "OneHot":
             return ()
         return result_cuts(self.nodes[maker], self.found.get(maker, ()), self.devices)
 

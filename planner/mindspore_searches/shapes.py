@@ -14,7 +14,7 @@ from ir.mindspore_forms.strategies import BATCH_ONLY
 from ir.ops import BIAS_ADD
 from ir.ops.elementwise import ARITHMETIC
 from ir.ops.reduction import EXTREMES, SOFTMAXES, SUMS
-from planner.mindspore_searches.network import Dims, Node
+from planner.mindspore_searches.network import RESHAPE, Dims, Node
 
 Strategy = tuple[Dims, ...]
 """Cuts of every dimension of every input."""
@@ -81,7 +81,7 @@ def result_cuts(node: Node, strategy: Strategy, devices: int) -> Dims:
         ranks = [len(dims) for dims in node.dims]
         return strategy[ranks.index(max(ranks))]
     first = next((each for dims, each in zip(node.dims, strategy, strict=False) if dims), ())
-    passed_on = _FORWARD.get(node.kind)
+    passed_on = _permuted if node.permutes else _FORWARD.get(node.kind)
     return passed_on(node, first) if passed_on is not None else first
 
 
@@ -92,9 +92,9 @@ def operand_cuts(node: Node, reader: Node, at: int, strategy: Strategy, devices:
     read = strategy[at] if at < len(strategy) else ()
     if node.kind == "Gather":
         return looked_up(reader.dims[at], devices)
-    if node.kind in _ENDING or (len(read) < len(node.result) and node.kind != "Reshape"):
+    if node.kind in _ENDING or (len(read) < len(node.result) and node.kind != RESHAPE):
         return ()
-    passed_on = _BACKWARD.get(node.kind)
+    passed_on = _permuted if node.permutes else _BACKWARD.get(node.kind)
     out = passed_on(node, read) if passed_on is not None else read[: len(node.result)]
     return () if node.kind == "Squeeze" and math.prod(out) != devices else out
 
@@ -169,8 +169,7 @@ _FORWARD: Mapping[str, Callable[[Node, Dims], Dims]] = MappingProxyType(
     {
         "ExpandDims": lambda node, cuts: _with_whole(_new_axes(node), cuts, len(node.result)),
         **dict.fromkeys(BATCH_ONLY, lambda _, cuts: (cuts[0], math.prod(cuts[1:])) if cuts else ()),
-        "Reshape": lambda node, cuts: reshaped(node.dims[0], node.result, cuts),
-        "Transpose": _permuted,
+        RESHAPE: lambda node, cuts: reshaped(node.dims[0], node.result, cuts),
         **dict.fromkeys(
             (*_REDUCTIONS, "Squeeze"), lambda node, cuts: _without(dropped_axes(node), cuts)
         ),
@@ -180,8 +179,7 @@ _FORWARD: Mapping[str, Callable[[Node, Dims], Dims]] = MappingProxyType(
 _BACKWARD: Mapping[str, Callable[[Node, Dims], Dims]] = MappingProxyType(
     {
         "ExpandDims": lambda node, cuts: _without(_new_axes(node), cuts),
-        "Reshape": lambda node, cuts: reshaped(node.result, node.dims[0], cuts),
-        "Transpose": _permuted,
+        RESHAPE: lambda node, cuts: reshaped(node.result, node.dims[0], cuts),
         **dict.fromkeys(
             (*_REDUCTIONS, "Squeeze"),
             lambda node, cuts: _with_whole(dropped_axes(node), cuts, len(node.dims[0])),

@@ -9,6 +9,8 @@ from typing import Any
 
 from ir.folding import common_scope
 from ir.graph import Op
+from ir.ops import Engine, lookup
+from ir.ops.indexing import ROW_LOOKUPS
 from ir.plan import Plan
 from report.operators import OperatorFacts, operator_facts
 from service.views.blocks import Block, blocks_of, folded_name
@@ -29,8 +31,7 @@ class Level(StrEnum):
 
 
 PARAMETER = "parameter"
-_NAMED = frozenset({"MatMul", "Gemm", "Linear", "Conv", "Gather", "Embedding", "MatMulAdd"})
-"""Kinds of which a model has many, known by the names of their modules."""
+_PRODUCTS = frozenset({Engine.MATRIX, Engine.CONVOLUTION})
 _LETTER = 0.42
 """Rows that a letter of a name is wide."""
 _NARROWEST, _WIDEST = 4.5, 9.0
@@ -205,7 +206,8 @@ def _name_of(label: str, scope: str) -> str:
     ('q_proj', 'Add')
     """
     last = scope.rpartition(".")[2].rpartition("/")[2]
-    return last if last and not last.isdecimal() and label in _NAMED else label
+    has_many = lookup(label).engine in _PRODUCTS or label in ROW_LOOKUPS
+    return last if last and not last.isdecimal() and has_many else label
 
 
 def _whole(

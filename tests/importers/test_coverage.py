@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import onnx
 import pytest
 
 import ir.ops
+from importers import onnx_images, onnx_moves, onnx_statistics
 from importers.onnx import import_model, kinds_in
 from importers.onnx_attributes import converted_kinds
 from importers.onnx_coverage import (
@@ -138,3 +140,11 @@ def test_the_rule_shown_is_the_rule_of_the_sample() -> None:
     rule = lookup("BiasGelu").rule(OpView(graph.ops[0], graph))
     assert rule.splittable == (0, 1, 2)
     assert coverage(f"{MICROSOFT}::BiasGelu").rule == "a b c, c -> a b c"
+
+
+@pytest.mark.parametrize("module", [onnx_images, onnx_moves, onnx_statistics])
+def test_a_converter_bears_the_name_of_what_computes_a_kind(module: ModuleType) -> None:
+    public = {n: each for n, each in vars(module).items() if not n.startswith("_")}
+    own = [n for n, each in public.items() if getattr(each, "__module__", "") == module.__name__]
+    entries = {entry.semantics for entry in catalogue().values()}
+    assert set(own) - {"windows"} <= entries

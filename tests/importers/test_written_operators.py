@@ -38,6 +38,7 @@ WRITTEN: Mapping[str, tuple[Build, tuple[tuple[tuple[int, ...], str], ...]]] = {
     "logical_not": (lambda w, c: w.logical_not(c), (((3, 1), FLAG),)),
     "gelu": (lambda w, a: w.gelu(a, "tanh"), (WIDE,)),
     "softmax": (lambda w, a: w.softmax(a, 1), (WIDE,)),
+    "rms_norm": (lambda w, a, s: w.rms_norm(a, s, 2, epsilon=0.5), (WIDE, ((4,), FLOAT))),
     "cast": (lambda w, a: w.cast(a, INDEX), (WIDE,)),
     "matmul": (lambda w, a, b: w.matmul(a, b), (((2, 1, 3, 4), FLOAT), ((5, 4, 6), FLOAT))),
     "matmul of a matrix": (lambda w, a, b: w.matmul(a, b), (WIDE, ((4, 6), FLOAT))),

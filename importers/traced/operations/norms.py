@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from importers.errors import UnsupportedError
 from importers.parameters import parametrised
 from importers.traced.call import Call, Converter, with_arguments
+from importers.traced.making import Making
 from importers.traced.table import spelled
 from ir.graph import Tensor
 
@@ -78,7 +80,7 @@ def _rms_norm(call: Call) -> None:
     shape = call.ints("normalized_shape")
     scale = _throughout(call, "weight", 1.0, shape, value.dtype)
     epsilon = call.float("eps", _EPSILON.get(value.dtype, 2.0**-23))
-    call.emit("RMSNormalization", [value, scale], count=1, axis=-len(shape), epsilon=epsilon)
+    call.answer.rms_norm(value, scale, axis=-len(shape), epsilon=epsilon)
 
 
 @spelled(mindir="RmsNorm(x as self, gamma as weight, epsilon)")
@@ -97,8 +99,8 @@ def _sum_and_norm(call: Call) -> None:
 
 def _rms(call: Call, value: Tensor) -> None:
     scale, epsilon = call.tensor("weight"), call.float("epsilon", 1e-6)
-    result = call.made[0] = call.result
-    call.write("RMSNormalization", [value, scale], [result], axis=-len(scale.dims), epsilon=epsilon)
+    named = Making(call.result, partial(call.write, outputs=[call.result]), call.shape)
+    call.made[0] = named.rms_norm(value, scale, axis=-len(scale.dims), epsilon=epsilon)
     if not call.is_read(1):
         return
     axes = range(len(value.dims) - len(scale.dims), len(value.dims))
