@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from ir.graph import Op, OpGraph, Tensor, unused_name
 from ir.ops import is_known, lookup
@@ -16,8 +15,7 @@ from ir.ops.contraction import matmul_rule
 from ir.ops.elementwise import pointwise_rule
 from ir.ops.random import DRAWN
 from ir.ops.reduction import EXTREMES, SOFTMAXES, SUMS
-from ir.ops.registry import RuleFunction
-from ir.ops.shape import expand_rule, reshape_rule, transpose_rule
+from ir.ops.shape import expand_rule, transpose_rule
 
 
 def cleaned(graph: OpGraph) -> OpGraph:
@@ -60,7 +58,7 @@ class _WholeProducts:
 
     def visit(self, op: Op) -> None:
         rule = lookup(op.kind).rule
-        if rule is reshape_rule:
+        if op.kind == "Reshape":  # a Flatten has one shape alone
             self._reshape(op)
         elif rule is expand_rule:
             self._expand(op)
@@ -245,7 +243,7 @@ def _with_single_moves(graph: OpGraph) -> OpGraph:
     kept: list[Op] = []
     for original in graph.ops:
         op = replace(original, inputs=tuple(alias.get(n, n) for n in original.inputs))
-        join = _JOIN.get(lookup(op.kind).rule)
+        join = _join(op)
         if len(op.outputs) == 1 and join is not None:
             before = makers.get(op.inputs[0])
             if before is not None and before.kind == op.kind:
@@ -277,9 +275,11 @@ def _transposed(before: Op, op: Op) -> Op:
     return replace(op, inputs=before.inputs, attributes={**op.attributes, "perm": perm})
 
 
-_JOIN: Mapping[RuleFunction, Callable[[Op, Op], Op]] = MappingProxyType(
-    {reshape_rule: _reshaped, transpose_rule: _transposed}
-)
+def _join(op: Op) -> Callable[[Op, Op], Op] | None:
+    """What joins an operator with an equal one before it."""
+    if op.kind == "Reshape":
+        return _reshaped
+    return _transposed if lookup(op.kind).rule is transpose_rule else None
 
 
 def _changes_nothing(op: Op, graph: OpGraph) -> bool:

@@ -94,6 +94,21 @@ def test_moves_one_behind_the_other_are_one_or_none() -> None:
     same_numbers(graph, found)
 
 
+def test_a_flatten_has_one_shape_alone() -> None:
+    """Unlike a reshape it cannot join trailing dimensions only, nor what another one left."""
+    graph = graph_of(
+        [
+            ("Flatten", ("x",), "a", (24, 5), {"axis": 3}),
+            ("Flatten", ("a",), "b", (1, 120), {"axis": 0}),
+            ("Flatten", ("x",), "c", (2, 60), {"axis": 1}),
+            ("MatMul", ("c", "w"), "y", (2, 8), {}),
+        ],
+        ("b", "y"),
+        w=(60, 8),
+    )
+    assert cleaned(graph).ops == graph.ops
+
+
 def test_products_on_merged_rows_are_products_on_rows() -> None:
     graph = graph_of(
         [
