@@ -93,18 +93,6 @@ class EdgeTable:
 Table = TypeVar("Table", NodeTable, EdgeTable)
 
 
-def loads_of(
-    table: NodeTable | EdgeTable, columns: int, at: Sequence[int | slice] = (slice(None),)
-) -> FloatArray:
-    """What some candidates or pairs of a table load, shape (columns, ...)."""
-    if table.loads is not None:
-        return np.asarray(table.loads[(slice(None), *at)])
-    time_s = np.asarray(table.time_s[tuple(at)])
-    out = np.zeros((*time_s.shape, columns))
-    out[..., Loads.FIXED] = time_s
-    return np.moveaxis(out, -1, 0)
-
-
 def with_more(table: Table, time_s: FloatArray | float) -> Table:
     """The table with time that nothing hides on top."""
     loads = None if table.loads is None else table.loads.copy()

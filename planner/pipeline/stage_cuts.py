@@ -17,6 +17,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -40,22 +41,15 @@ def cut_sequence(tables: Sequence[FloatArray], micro_batches: int) -> tuple[floa
             shape (L, L + 1), infinite where that cannot be.
         micro_batches: of one step.
     """
-    times = np.unique(np.concatenate([t[np.isfinite(t)] for t in tables]))
-    first = _least_slowest(tables, times)
-    if first is None:
-        return None
-    shortest = _least_sum(tables, np.inf)
-    least_s = np.inf if shortest is None else shortest[0]
+    least_s = least_sum_s(tables)
     best: tuple[float, Ends] | None = None
-    for bound_s in times[first:]:
+    for bound_s in _slowest_s(tables):
         if best is not None and (micro_batches - 1) * bound_s + least_s >= best[0]:
             break
         found = _least_sum(tables, float(bound_s))
         if found is None:
             continue
-        starts = (0, *found[1][:-1])
-        own = [float(t[i, j]) for t, i, j in zip(tables, starts, found[1], strict=True)]
-        step_s = pipeline_time_s(own, micro_batches)
+        step_s = pipeline_time_s(at_ends(tables, found[1]), micro_batches)
         if best is None or step_s < best[0]:
             best = (step_s, found[1])
     return best
@@ -67,9 +61,8 @@ def cut_evenly(tables: Sequence[FloatArray]) -> Ends | None:
     Args:
         tables: as for `cut_sequence`.
     """
-    times = np.unique(np.concatenate([t[np.isfinite(t)] for t in tables]))
-    first = _least_slowest(tables, times)
-    found = None if first is None else _least_sum(tables, float(times[first]))
+    times = _slowest_s(tables)
+    found = _least_sum(tables, float(times[0])) if len(times) else None
     return None if found is None else found[1]
 
 
@@ -79,10 +72,17 @@ def least_sum_s(tables: Sequence[FloatArray]) -> float:
     return float(np.inf) if found is None else found[0]
 
 
-def _least_slowest(tables: Sequence[FloatArray], times: FloatArray) -> int | None:
-    """Index of the least time that the slowest stage can have."""
+def _slowest_s(tables: Sequence[FloatArray]) -> FloatArray:
+    """Times that the slowest stage can have, ascending; none if nothing fits."""
+    times = np.unique(np.concatenate([t[np.isfinite(t)] for t in tables]))
     first = bisect_left(times, 1, key=lambda time_s: _least_sum(tables, float(time_s)) is not None)
-    return first if first < len(times) else None
+    return times[first:]
+
+
+def at_ends(tables: Sequence[FloatArray], ends: Ends) -> list[float]:
+    """What tables of intervals say of the pieces that end there, each of its own."""
+    pieces = zip(tables, pairwise((0, *ends)), strict=True)
+    return [float(table[place]) for table, place in pieces]
 
 
 def _least_sum(tables: Sequence[FloatArray], bound_s: float) -> tuple[float, Ends] | None:
@@ -183,8 +183,7 @@ def merit(tables: Sequence[FloatArray], ends: Ends, shape: Configuration) -> tup
 
 def parts_s(tables: Sequence[FloatArray], ends: Ends, shape: Configuration) -> list[float]:
     """Seconds of a micro-batch on each part of the machine."""
-    pieces = zip(tables, (0, *ends[:-1]), ends, strict=True)
-    times = [float(table[i, j]) for table, i, j in pieces]
+    times = at_ends(tables, ends)
     return [sum(times[part :: shape.stages]) for part in range(shape.stages)]
 
 
@@ -318,12 +317,7 @@ def cut_near(
 
 def is_near(moved: Sequence[FloatArray], ends: Ends, most: int | None) -> bool:
     """Whether cuts move no more operators than may move."""
-    return most is None or _count(moved, ends) <= most
-
-
-def _count(tables: Sequence[FloatArray], ends: Ends) -> float:
-    pieces = zip(tables, (0, *ends[:-1]), ends, strict=True)
-    return sum(float(table[start, end]) for table, start, end in pieces)
+    return most is None or sum(at_ends(moved, ends)) <= most
 
 
 def _decisive(tables: Sequence[FloatArray]) -> float:

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.overlap import Loads, StepForm
-from planner.problem import FloatArray, Overlap, Problem, loads_of
+from planner.problem import FloatArray, Overlap, Problem
 from planner.solvers.contract import PROVEN_GAP, Budget, Progress, Solution, Solver
-from planner.solvers.overlap_steps import CoordinateSteps
+from planner.solvers.overlap_steps import CoordinateSteps, loads_of
 
 Choice: TypeAlias = tuple[int, ...]
 

@@ -6,13 +6,13 @@ are, if that fits. Sweeps go on until one changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from costmodel.overlap import Loads
-from planner.problem import ROUNDING, FloatArray, Overlap, Problem, loads_of
+from planner.problem import ROUNDING, EdgeTable, FloatArray, NodeTable, Overlap, Problem
 from planner.solvers.contract import PROVEN_GAP
 
 SWEEPS = 3
@@ -118,3 +118,15 @@ class CoordinateSteps:
                 row = pairs[:, self.choice[v]] if u == node else pairs[self.choice[u]]
                 out[start:end] += row[candidate] - row[chosen]
         return out
+
+
+def loads_of(
+    table: NodeTable | EdgeTable, columns: int, at: Sequence[int | slice] = (slice(None),)
+) -> FloatArray:
+    """What some candidates or pairs of a table load, shape (columns, ...)."""
+    if table.loads is not None:
+        return np.asarray(table.loads[(slice(None), *at)])
+    time_s = np.asarray(table.time_s[tuple(at)])
+    out = np.zeros((*time_s.shape, columns))
+    out[..., Loads.FIXED] = time_s
+    return np.moveaxis(out, -1, 0)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -28,7 +27,7 @@ import numpy as np
 from costmodel.schedules.least_step import NOTHING, Work, even_step_s, step_weights
 from planner.pipeline.chain import FloatArray
 from planner.pipeline.space import Configuration
-from planner.pipeline.stage_cuts import Ends, least_sum_s
+from planner.pipeline.stage_cuts import Ends, at_ends, least_sum_s
 
 Amount = TypeVar("Amount", float, FloatArray)
 
@@ -56,10 +55,8 @@ def cut_step_s(least: Sequence[Least[FloatArray]], ends: Ends, shape: Configurat
         ends: of the pieces.
         shape: of the step.
     """
-    places = pairwise((0, *ends))
-    pairs = zip(least, places, strict=True)
-    pieces = [Least(*(float(own[place]) for own in piece)) for piece, place in pairs]
-    return given_step_s(pieces, shape)
+    kinds = (at_ends(kind, ends) for kind in zip(*least, strict=True))
+    return given_step_s([Least(*piece) for piece in zip(*kinds, strict=True)], shape)
 
 
 def given_step_s(
