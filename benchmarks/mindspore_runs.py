@@ -14,7 +14,7 @@ from typing import Any
 from ir.graph import Op, OpGraph
 from ir.mindspore_forms.primitives import primitive_form
 from ir.ops import OpView, lookup
-from planner.pipeline.objectives import Cuts
+from planner.request import Cuts
 
 COMPILE = Path(__file__).with_name("mindspore_compile.py")
 ENTERED, LEFT = "Now entering step auto parallel", "Now leaving step auto parallel, used time: "

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from benchmarks.mindspore_graphs import GRAPHS
 from benchmarks.mindspore_runs import Runs, Theirs
+from benchmarks.mindspore_strategies import StrategyCost, strategy_cost
 from exporters.mindspore.checkpoint import strategy_checkpoint
 from ir.graph import OpGraph
 from ir.mindspore_forms.readers import operators
@@ -33,9 +34,8 @@ from ir.plan import Plan
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Setting
-from planner.pipeline.objectives import Cuts, StrategyCost, strategy_cost
 from planner.pipeline.preparation import dialect_of, input_layouts
-from planner.request import SearchRequest
+from planner.request import Cuts, SearchRequest
 from planner.search import search
 from planner.solvers import Budget, solver_by_name
 from topology.catalogue import named_cluster

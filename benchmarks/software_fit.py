@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from costmodel.operators.constants import POOLED
-from costmodel.software import COMPILED, SoftwareProfile
+from costmodel.software import SoftwareProfile, is_one_graph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -182,11 +182,11 @@ def priced_s(found: Fitted, runs: Sequence[LaidOut]) -> FloatArray:
 def _fit(runs: Sequence[LaidOut], start: FloatArray, profile: str) -> FloatArray:
     prior = start.copy()
     hides, host = profile in _HIDES_TENSOR, CONSTANTS.index("host_s")
-    if profile in COMPILED:
+    if is_one_graph(profile):
         prior[host] = 0.0
     if hides:
         prior[CONSTANTS.index("tensor_hidden")] = _HIDES_TENSOR[profile]
-    fixed = {"tensor_hidden": not hides, "host_s": profile in COMPILED}
+    fixed = {"tensor_hidden": not hides, "host_s": is_one_graph(profile)}
     free = [i for i, name in enumerate(CONSTANTS) if not fixed.get(name)]
     limits = [(_PRIORS[name].least, _PRIORS[name].most) for name in CONSTANTS]
     spread = np.array([_PRIORS[name].spread for name in CONSTANTS])[free]

@@ -15,8 +15,11 @@ from cli.run import check_backend, process_message
 from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from costmodel.link_calibration.fitting import LinkFit
     from executors.host import HostFacts
+    from report.tables import Part
 
 EPILOG = """\b
 Examples:
@@ -77,7 +80,9 @@ def host(here: HostCommand) -> None:
         record = {"status": "ok", **asdict(facts), "written": [str(p) for p in written]}
         print(json.dumps(record, indent=1))
         return
-    _print(facts, fit, written)
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+
+    tell(_parts(facts, fit, written))
 
 
 def machine_of(facts: HostFacts) -> tuple[str, LinkFit | None]:
@@ -103,29 +108,27 @@ def machine_of(facts: HostFacts) -> tuple[str, LinkFit | None]:
     return machine_text(facts, link, note), fit
 
 
-def _print(facts: HostFacts, fit: LinkFit | None, written: list[Path]) -> None:
-    from cli.text import page  # noqa: PLC0415  brings in rich
+def _parts(facts: HostFacts, fit: LinkFit | None, written: list[Path]) -> Iterator[Part]:
+    from report.tables import Lines  # noqa: PLC0415
     from topology.units import format_seconds  # noqa: PLC0415
 
-    rate, several = facts.rate("float32") or 0.0, facts.processes > 1
-    where = facts.machine.get("device", "")
-    with page() as out:
-        out.print(
-            f"{facts.processes} processes of {where}, each:"
-            if several
-            else f"1 process of {where}:"
-        )
-        out.print(
-            f"- products in float32: {rate / 1e9:.4g} GFLOP/s, the best of "
-            f"{len(facts.products)}; larger ones {facts.matmul_efficiency:.0%} of it"
-        )
-        out.print(f"- streams: {facts.stream_rate / 1e9:.3g} GB/s")
-        out.print(f"- start of an operator: {format_seconds(facts.start_s)}")
-        if fit is not None:
-            out.print(f"- messages: {_link_text(fit)}")
-            out.print(f"- overlap: {facts.overlap:.0%} of a message hides behind computation")
-        for path in written:
-            out.print(f"\nWritten\n- {path}")
+    rate, where = facts.rate("float32") or 0.0, facts.machine.get("device", "")
+    several = facts.processes > 1
+    best = f"{rate / 1e9:.4g} GFLOP/s, the best of {len(facts.products)}"
+    told = [
+        f"products in float32: {best}; larger ones {facts.matmul_efficiency:.0%} of it",
+        f"streams: {facts.stream_rate / 1e9:.3g} GB/s",
+        f"start of an operator: {format_seconds(facts.start_s)}",
+    ]
+    if fit is not None:
+        told.append(f"messages: {_link_text(fit)}")
+        told.append(f"overlap: {facts.overlap:.0%} of a message hides behind computation")
+    count = (
+        f"{facts.processes} processes of {where}, each:" if several else f"1 process of {where}:"
+    )
+    yield Lines("", (count,))
+    yield Lines("", tuple(told), "- ")
+    yield Lines("Written", tuple(map(str, written)), "- ")
 
 
 def _link_text(fit: LinkFit) -> str:

@@ -40,7 +40,8 @@ Traces = Annotated[
     Argument(
         value="TRACE...",
         help="Chrome's JSON of torch.profiler or of JAX (packed or not); op_summary or a "
-        "communication table of msprof; step_trace_time.csv of MindSpore; a CSV of nsys stats.",
+        "communication table of msprof; step_trace_time.csv of Ascend's profiler; a CSV of nsys "
+        "stats.",
     ),
 ]
 

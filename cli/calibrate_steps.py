@@ -15,11 +15,10 @@ from cli.row_names import printable, row_names, short
 from cli.validate import Rows, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
+    from collections.abc import Iterator, Sequence
 
     from costmodel.training.own_cluster import FamilyRefit
+    from report.tables import Part
 
 EPILOG = """\b
 Examples:
@@ -78,34 +77,29 @@ def steps(rows: Rows, here: StepsCommand) -> None:
         }  # fmt: skip
         print(json.dumps(answer, indent=1))
         return
-    from cli.text import page  # noqa: PLC0415  brings in rich
+    from cli.text import tell  # noqa: PLC0415  brings in rich
+    from report.tables import Lines  # noqa: PLC0415
 
-    with page() as out:
-        _print(found, skipped, out)
-        for name, entry in named:
-            for text in entry.unread:
-                out.print(f"read {short(name)} without: {printable(text)}", markup=False)
-        if output is not None:
-            out.print(f"\nwrote {output}")
+    partly = [f"read {short(n)} without: {printable(text)}" for n, e in named for text in e.unread]
+    written = [] if output is None else [f"\nwrote {output}"]
+    tell((*_parts(found, skipped), Lines("", (*partly, *written))))
 
 
-def _print(found: Sequence[FamilyRefit], skipped: dict[str, str], out: Console) -> None:
-    from cli.text import show  # noqa: PLC0415  brings in rich
-    from report.tables import Table, numbers  # noqa: PLC0415
+def _parts(found: Sequence[FamilyRefit], skipped: dict[str, str]) -> Iterator[Part]:
+    from report.tables import Lines, Table, numbers  # noqa: PLC0415
 
     for family in found:
-        out.print(
+        told = (
             f"\n{family.family}: {family.rows} rows, median error {100 * family.before:.1f} % "
             f"before, {100 * family.after:.1f} % after, on rows left out"
         )
-        if not family.constants:
-            out.print("no constant moved: rows left out are predicted best with the shipped ones")
-            continue
+        none = "no constant moved: rows left out are predicted best with the shipped ones"
+        yield Lines("", (told, *([] if family.constants else [none])))
         rows = [
             (c.name, f"{c.shipped:.3g}", f"{c.fitted:.3g}", f"{c.low:.3g} .. {c.high:.3g}")
             for c in family.constants
         ]
         columns = ("constant", *numbers("shipped", "fitted", "90 % interval"))
-        show((Table.of("Constants", columns, rows),), out)
+        yield Table.of("Constants", columns, rows)
     for name, reason in skipped.items():
-        out.print(f"skipped {short(name)}: {printable(reason)}", markup=False)
+        yield Lines("", (f"skipped {short(name)}: {printable(reason)}",))

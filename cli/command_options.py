@@ -20,10 +20,6 @@ SERVER = Option(
     help="A service of `planner serve` that does the work, such as http://127.0.0.1:8400. Its "
     "token, if it asks for one, is read from PLANNER_TOKEN.",
 )
-MINDSPORE_PYTHON = Option(
-    group=Group.QUESTION, value="PATH", variable="PLANNER_MINDSPORE_PYTHON",
-    help="Interpreter of an environment with MindSpore 2.10.0, for the real MindSpore.",
-)
 Output = partial(Option, group=Group.OUTPUT, flags=("-o", "--output"))
 """Where a command writes."""
 OUTPUT_FILE = Output(
@@ -128,7 +124,7 @@ class WhatifCommand:
         help="Of the Ray cluster.",
     )] = None
     workers: Annotated[int | None, Option(
-        group=Group.SWEEP, value="N", usual="as many as there are processors, 8 at most",
+        group=Group.SWEEP, value="N", least=1, usual="as many as there are processors, 8 at most",
         help="Processes that search side by side; each takes a gigabyte of memory or more.",
     )] = None
     prices: Annotated[Path | None, Option(

@@ -18,7 +18,7 @@ from planner.requests.options.option import (
     REQUIRED,
     Declared,
     Group,
-    check_choices,
+    check_values,
     declared,
     option_of,
 )
@@ -65,7 +65,7 @@ class _Taken:
         if self.is_open:
             return Said({name: value for name, value in said.items() if value is not None})
         record = self.record(**said)
-        check_choices(record)
+        check_values(record)
         return record
 
 
@@ -160,7 +160,7 @@ def typer_option(each: Declared) -> Any:
     return typer.Option(
         *each.flags, metavar=None if _is_flag(each.form) else each.value, help=option.help,
         show_default=option.usual or shown, envvar=option.variable or None,
-        min=option.least, max=option.most, rich_help_panel=option.group, hidden=not option.first,
+        rich_help_panel=option.group, hidden=not option.first,
     )  # fmt: skip
 
 

@@ -96,7 +96,6 @@ def export(plan: options.PlanPath, here: ExportCommand) -> None:
     """Write a plan for a framework, as a table or as a report."""
     output, form, names = here.output, here.form, here.names
     from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415  brings in pydantic
-    from exporters.mindspore.names import name_rules, names_for  # noqa: PLC0415
     from exporters.settings import Settings  # noqa: PLC0415
     from ir.plan_file import read_plan  # noqa: PLC0415
 
@@ -121,7 +120,7 @@ def export(plan: options.PlanPath, here: ExportCommand) -> None:
         made = chosen.make(found, Settings(given, chosen.settings))
         _deliver(chosen, made.files, made.notes, output)
         return
-    renaming = None if names is None else names_for(found, name_rules(names))
+    renaming = None if names is None else chosen.names(found, names)
     writer, losses = chosen.writer(found, renaming), chosen.losses(found, renaming)
     losses += alone_note(found, form, losses)
     print(write_files(output.parent, {output.name: writer})[0])
@@ -167,7 +166,7 @@ def _deliver(
 
 def _export_of_model(form: Format, plan: Plan, settings: Settings, output: Path) -> None:
     """Write a file that needs the primitives of the model file."""
-    from exporters.mindspore.symbols import planned_sizes  # noqa: PLC0415
+    from exporters.formats import planned_sizes  # noqa: PLC0415
     from importers.mindir.listing import listed_primitives  # noqa: PLC0415  brings in onnx
 
     model = settings.text("model", "")

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from cli.errors import is_user_error, print_error
+from planner.requests.collector import collecting_rarely
 
 USER_ERROR = 2
 INTERNAL_ERROR = 70
@@ -25,13 +26,11 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 _NO_ARGUMENTS, _MISSING = "NoArgsIsHelpError", "MissingParameter"
 """Two of them, by name: a group without a command, an argument or option that is not given."""
 
-_REWORDED = {
-    "Input should be a valid integer, unable to parse string as an integer": "not a whole number",
-    "Input should be a valid number, unable to parse string as a number": "not a number",
-    "Input should be greater than or equal to": "it is at least",
-    "Input should be less than or equal to": "it is at most",
+_NO_NUMBER = {
+    "Input should be a valid integer, unable to parse string as an integer": "whole number",
+    "Input should be a valid number, unable to parse string as a number": "number",
 }
-"""What typer says of numbers, and what we do."""
+"""What typer says of a text that is no number, and what it should be."""
 
 
 class Commands(TyperGroup):
@@ -54,7 +53,9 @@ class Commands(TyperGroup):
         if not standalone_mode:
             return run()
         _print_any_text()
-        sys.exit(_status(run, given))
+        with collecting_rarely():
+            status = _status(run, given)
+        sys.exit(status)
 
 
 def _print_any_text() -> None:
@@ -108,10 +109,13 @@ def _usage(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "planner"
     text = _message(error)
-    for theirs, ours in _REWORDED.items():
-        text = text.replace(theirs, ours)
-    what = text[:1].lower() + text[1:].rstrip(".")
     such = f"such as `{example}`; " if (example := _example(error, context)) else ""
+    for theirs, ours in _NO_NUMBER.items():
+        if theirs in text:
+            text = text.replace(theirs, f"not a {ours}")
+            flag = getattr(error, "param").opts[0]  # noqa: B009  not of all of them
+            such = f"{flag} takes a {ours}, such as {16 if 'whole' in ours else 0.5}; "
+    what = text[:1].lower() + text[1:].rstrip(".")
     fix = f"{such}`{command} --help` lists what it takes"
     return f"{what or 'no command'}\n  at:  {command}\n  fix: {fix}"
 

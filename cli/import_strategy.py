@@ -18,7 +18,7 @@ from cli.foreign_strategy import foreign_plan, planned_as
 from cli.machine_files import machine_file
 from cli.options import Argument
 from cli.progress import Progress
-from planner.requests.option_texts import ATTENTION, TARGETS, device_count, with_sequence
+from planner.requests.option_texts import ATTENTION, TARGETS, with_sequence
 from planner.requests.options.option import Group, Option
 from planner.requests.options.searches import SearchOptions
 
@@ -102,8 +102,6 @@ def import_strategy(
     from planner.requests.search_options import REST  # noqa: PLC0415  kept out of the start
 
     rest, output, solver = here.rest, here.output, REST[here.rest]
-    if asked.devices is not None:
-        device_count(asked.devices)
     from planner.request import InfeasibleError  # noqa: PLC0415
     from planner.requests.machines import machine  # noqa: PLC0415  half a second of imports
     from planner.requests.search_request import search_request  # noqa: PLC0415
@@ -195,11 +193,14 @@ def _imported(file: Path, model: Path, ready: OpGraph, devices: int) -> Imported
 
 def _has_attention(plan: Plan) -> bool:
     """Whether a product reads a softmax: what is one kernel elsewhere."""
+    from ir.ops import Engine, lookup  # noqa: PLC0415
+    from ir.ops.reduction import SOFTMAXES  # noqa: PLC0415
+
     readers = plan.graph.consumers()
     return any(
-        reader.kind == "MatMul"
+        lookup(reader.kind).engine is Engine.MATRIX
         for op in plan.graph.ops
-        if op.kind == "Softmax"
+        if op.kind in SOFTMAXES
         for reader in readers.get(op.outputs[0], ())
     )
 

@@ -10,7 +10,7 @@ from cli import options
 from cli.command_options import JSON
 from cli.declared import command
 from cli.errors import UserError
-from planner.requests.option_texts import at_least_one, bindings, with_sequence
+from planner.requests.option_texts import bindings, with_sequence
 from planner.requests.option_texts import rules as given_rules
 from planner.requests.options.option import Group, Option
 from planner.requests.options.searches import SearchOptions
@@ -51,8 +51,6 @@ def inspect(
 ) -> None:
     """Count the operators, parameters, FLOPs, activations and blocks of a model."""
     batch, as_json = asked.batch, here.as_json
-    if batch is not None:
-        at_least_one(batch, "--batch")
     texts = with_sequence(asked.bind, asked.sequence)
     if model is not None and batch is not None:
         from planner.requests.symbols import with_open_batch  # noqa: PLC0415

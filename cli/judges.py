@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.errors import UserError
+from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
     from executors.judgement import Judgement
@@ -18,9 +19,21 @@ REFERENCE = "reference"
 PACKAGES = {"jax": "jax", "torch": "torch"}
 """Judges that run in this process, and the package that each needs."""
 EXECUTORS = (REFERENCE, *PACKAGES, "mindspore")
+EXECUTOR = Option(
+    group=Group.QUESTION, choices=EXECUTORS, noun="executor",
+    help="What runs the plan: the reference executor, or an outside judge. XLA and DTensor "
+    "compute the numbers and make messages of their own; MindSpore compiles the plan and says "
+    "which messages it would send.",
+)  # fmt: skip
+JUDGE_PYTHON = Option(
+    group=Group.QUESTION, value="PATH", flags=("--mindspore-python",),
+    variable="PLANNER_MINDSPORE_PYTHON",
+    help="Interpreter of an environment with MindSpore 2.10.0, for the real MindSpore.",
+)  # fmt: skip
+"""Of the judge that has an environment of its own."""
 
 
-def check_judge(name: str, mindspore: Path | None) -> None:
+def check_judge(name: str, python: Path | None) -> None:
     """Raise `UserError` for a judge that is not installed."""
     package = PACKAGES.get(name)
     if package is not None and find_spec(package) is None:
@@ -31,23 +44,21 @@ def check_judge(name: str, mindspore: Path | None) -> None:
         )
     if name != "mindspore":
         return
-    if mindspore is None:
+    if python is None:
         raise UserError(
             "MindSpore has an environment of its own, and it is not named",
             "--mindspore-python",
             "name its interpreter: --mindspore-python .venv-mindspore/bin/python",
         )
-    if not mindspore.is_file():
+    if not python.is_file():
         raise UserError(
-            f"there is no {mindspore}",
-            f"--mindspore-python {mindspore}",
+            f"there is no {python}",
+            f"--mindspore-python {python}",
             "pass the Python interpreter of an environment with MindSpore 2.10.0",
         )
 
 
-def judgement(
-    name: str, plan: Plan, values: Mapping[str, Array], mindspore: Path | None
-) -> Judgement:
+def judgement(name: str, plan: Plan, values: Mapping[str, Array], python: Path | None) -> Judgement:
     """What a judge says of a plan on these numbers."""
     if name == "jax":
         from executors.jax import judge as by_jax  # noqa: PLC0415  seconds of imports
@@ -59,6 +70,6 @@ def judgement(
         return by_torch(plan, values)
     from executors.mindspore.judge import judge as by_mindspore  # noqa: PLC0415
 
-    if mindspore is None:
+    if python is None:
         raise TypeError("MindSpore's interpreter is not given")
-    return by_mindspore(plan, values, python=mindspore)
+    return by_mindspore(plan, values, python=python)

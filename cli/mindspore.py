@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli import options
-from cli.command_options import JSON, MINDSPORE_PYTHON
+from cli.command_options import JSON
 from cli.declared import Grouped, command
 from cli.errors import UserError
-from cli.judges import check_judge
+from cli.judges import JUDGE_PYTHON, check_judge
 from cli.options import Argument
 from planner.requests.options.option import Group, Option
 
@@ -58,7 +58,7 @@ class CheckedNetwork:
         "sharding propagation for what it cannot reach, the checkpoint alone, or the operators' "
         "file.",
     )] = "apply"
-    mindspore_python: Annotated[Path | None, MINDSPORE_PYTHON] = None
+    judge_python: Annotated[Path | None, JUDGE_PYTHON] = None
     graphs: Annotated[Path | None, Option(
         group=Group.OUTPUT, value="DIR",
         help="Leave the graphs of MindSpore there; import-strategy reads step_parallel_end_*.ir.",
@@ -92,15 +92,15 @@ def check(network: Network, plan: options.PlanPath, here: CheckedNetwork) -> Non
     from executors.mindspore.own_network import compared, compiled  # noqa: PLC0415
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
-    route, mindspore_python = here.route, here.mindspore_python
-    check_judge("mindspore", mindspore_python)
+    route, python = here.route, here.judge_python
+    check_judge("mindspore", python)
     source = _source(network)
     found = read_plan(plan, staged=True)
     _check(found, plan)
-    assert mindspore_python is not None
+    assert python is not None
     files = _files(found, source, route)
     try:
-        made = compiled(found, source, route, files, mindspore_python, kept=here.graphs)
+        made = compiled(found, source, route, files, python, kept=here.graphs)
     except MindsporeError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(DIFFERS) from error

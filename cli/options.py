@@ -14,7 +14,7 @@ Argument = partial(Option, group=Group.ARGUMENTS)
 _MODEL = Argument(
     value="MODEL",
     help="The model: .onnx, .onnx.gz, PyTorch's .pt2 or .fx.json, JAX as StableHLO text (.mlir), "
-    "MindSpore's .mindir, a Hugging Face config.json, or a name that `planner sizes --list` "
+    "a .mindir, a Hugging Face config.json, or a name that `planner sizes --list` "
     "prints. Its weights are not needed.",
 )
 Model: TypeAlias = Annotated[Path, _MODEL]

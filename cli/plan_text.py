@@ -50,10 +50,9 @@ def plan_parts(
 
 
 def _headline(report: PlanReport, first: Sequence[str]) -> Iterator[Part]:
-    what = "one training step" if report.trains else "one forward pass"
     certainty = report.certainty
     told = " (uncalibrated)" if certainty == "uncalibrated" else f", {certainty}"
-    step = f"{what} in {format_seconds(report.step_s)}{told}"
+    step = f"{report.what} in {format_seconds(report.step_s)}{told}"
     lines = [", ".join(report.rates.words), f"{report.memory}; {report.proof}", *first]
     lines += [", ".join(report.job), report.split, report.place, *compared(report)]
     yield Head(report.name)

@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 
 from cli.command_options import JSON, Output
 from cli.options import Argument
+from planner.requests.option_texts import MAX_DEVICES
 from planner.requests.options.option import Group, Option
 
 Tables: TypeAlias = Annotated[
@@ -25,11 +26,12 @@ class RankTableCommand:
         group=Group.MACHINE, value="NAME", help="The machine, such as atlas-800-9000.",
     )] = None
     servers: Annotated[int | None, Option(
-        group=Group.MACHINE, value="N", usual="those of --hosts, or as many as --devices fill",
+        group=Group.MACHINE, value="N", least=1, most=MAX_DEVICES,
+        usual="those of --hosts, or as many as --devices fill",
         help="How many servers the job takes.",
     )] = None
     devices: Annotated[int | None, Option(
-        group=Group.MACHINE, value="N", unit="devices", usual="all of each server",
+        group=Group.MACHINE, value="N", unit="devices", least=1, usual="all of each server",
         help="How many devices it takes, over all servers.",
     )] = None
     device_ids: Annotated[str | None, Option(

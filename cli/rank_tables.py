@@ -11,7 +11,6 @@ from cli.declared import command
 from cli.errors import UserError
 from cli.files import text_of, write_files, writer_of
 from cli.rank_table_options import HccnCommand, RankTableCommand, Tables
-from planner.requests.option_texts import MAX_DEVICES, at_least_one
 
 if TYPE_CHECKING:
     from topology.cluster import Cluster
@@ -99,11 +98,7 @@ def _hosts(servers: int | None, file: Path | None) -> list[Host]:
     from topology.rank_tables.generation import hosts_of_text, placeholder_hosts  # noqa: PLC0415
 
     if file is None:
-        number = at_least_one(1 if servers is None else servers, "--servers")
-        if number > MAX_DEVICES:
-            raise UserError(
-                f"{number} servers", f"--servers {number}", f"give at most {MAX_DEVICES}"
-            )
+        number = 1 if servers is None else servers
         given = placeholder_hosts(number)
     else:
         given = hosts_of_text(table_text(file, f"--hosts {file}"), f"--hosts {file}")
@@ -158,7 +153,7 @@ def _product_of(cluster: Cluster, where: str) -> Product:
 
 def _whole_servers(devices: int, each: int) -> int:
     """How many servers so many devices fill; one where they fit into it."""
-    servers, rest = divmod(at_least_one(devices, "--devices"), each)
+    servers, rest = divmod(devices, each)
     if servers and rest:
         raise UserError(
             f"{devices} devices fill no number of servers with {each} each",
@@ -175,7 +170,7 @@ def _device_ids(
     most = range(whole) if ids is None else ids
     if devices is None:
         return tuple(most)
-    each, rest = divmod(at_least_one(devices, "--devices"), servers)
+    each, rest = divmod(devices, servers)
     if ids is not None and devices != servers * len(ids):
         raise UserError(
             f"{_count(servers, 'server')} with {_count(len(ids), 'device')} each are "

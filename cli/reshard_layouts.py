@@ -32,13 +32,12 @@ class GivenLayout:
 
 
 def read_layout(path: Path) -> GivenLayout:
-    """A plan, or a strategy file of MindSpore.
+    """A plan, or a strategy file.
 
     Raises:
         PlanFileError, StrategyFileError, UserError: it is neither, or is damaged.
     """
-    from exporters.mindspore.slicing import strategy_slicing  # noqa: PLC0415
-    from exporters.mindspore.strategy import read  # noqa: PLC0415
+    from exporters.formats import file_slicing  # noqa: PLC0415
     from ir.plan_file import read_plan  # noqa: PLC0415
     from ir.plan_slicing import plan_slicing  # noqa: PLC0415
 
@@ -48,7 +47,7 @@ def read_layout(path: Path) -> GivenLayout:
     if _is_plan(path):
         plan = read_plan(path, staged=True)
         return GivenLayout(plan_slicing(plan, str(path)), plan)
-    return GivenLayout(strategy_slicing(read(path), str(path)))
+    return GivenLayout(file_slicing(path))
 
 
 def _is_plan(path: Path) -> bool:
@@ -106,7 +105,7 @@ def renames_for(
         ExportError, UserError: the file is damaged, or an entry matches nothing.
     """
     from executors.checkpoint.pairing import Rename  # noqa: PLC0415
-    from exporters.mindspore.names import name_rules  # noqa: PLC0415
+    from exporters.formats import name_rules  # noqa: PLC0415
 
     out: dict[str, Rename] = {}
     for rule in name_rules(source):

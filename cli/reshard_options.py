@@ -11,7 +11,7 @@ from planner.requests.option_texts import DTYPES
 from planner.requests.options.option import Group, Option
 
 FORMATS = ("safetensors", "ckpt", "distcp")
-_LAYOUT = "a plan.json, or a strategy file of MindSpore (.ckpt or .json)"
+_LAYOUT = "a plan.json, or a strategy checkpoint (.ckpt or .json)"
 
 
 # fmt: off

@@ -17,7 +17,6 @@ from cli.machine_files import machine_file
 from cli.older_files import older_files
 from cli.progress import Progress
 from cli.remote import remote_plan
-from planner.requests.option_texts import device_count
 from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
@@ -43,8 +42,6 @@ Exit status: 0 planned, 1 no plan fits into memory, 2 a fault in the command or 
 @command
 def search(model: options.Model, asked: SearchOptions, here: SearchCommand) -> None:
     """Find the fastest way to split a model over devices, within their memory."""
-    if asked.devices is not None:
-        device_count(asked.devices)
     from planner.request import InfeasibleError  # noqa: PLC0415  half a second of imports
 
     found = _question(model, asked)

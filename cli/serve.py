@@ -14,7 +14,7 @@ import typer
 from cli.declared import command
 from cli.errors import UserError
 from cli.files import text_of
-from planner.requests.option_texts import at_least_one, memory_bytes, time_limit_s
+from planner.requests.option_texts import memory_bytes, time_limit_s
 from planner.requests.options.option import Group, Option
 
 SHORTEST_TOKEN = 16
@@ -70,7 +70,8 @@ class ServeCommand:
         group=Group.MACHINE, value="SIZE", help="Memory that one job may take.",
     )] = "8GiB"
     job_time: Annotated[float, Option(
-        group=Group.MACHINE, value="SECONDS", unit="seconds", help="Time that one job may take.",
+        group=Group.MACHINE, value="SECONDS", unit="seconds", least=1,
+        help="Time that one job may take.",
     )] = 900.0
     # fmt: on
 
@@ -86,7 +87,6 @@ def serve(here: ServeCommand) -> None:
             f"--host {host}",
             "name tokens with --token-file, or listen on 127.0.0.1",
         )
-    at_least_one(int(here.job_time), "--job-time")
     from service.serving import serve as run  # noqa: PLC0415  seconds of imports
     from service.settings import LOOPBACK, Limits, Settings  # noqa: PLC0415
 

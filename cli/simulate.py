@@ -57,7 +57,7 @@ Exit status: 0 simulated, 2 a fault in the command, the plan or the model."""
 def simulate(
     subject: Subject, asked: SimulationOptions, said: Said[LayoutOptions], here: SimulateCommand
 ) -> None:
-    """Run one step event by event: what overlaps, what waits, what is in memory when."""
+    """Simulate one step event by event: overlap, waiting times and memory over time."""
     files = {"--trace": here.trace, "--plot": here.plot}
     check_outputs(files, [Path(subject)])
     check_picture(here.plot, "--plot", here=here.server is None)

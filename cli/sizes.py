@@ -10,7 +10,6 @@ from cli.declared import Said, command
 from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
 from cli.size_options import BaseModel, Sizes, SizesCommand
-from planner.requests.option_texts import at_least_one
 from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ def sizes(
     model: BaseModel = None, *, given: Said[Sizes], asked: SearchOptions, here: SizesCommand
 ) -> None:
     """Describe a network by its sizes, or change those of a published one."""
-    if asked.sequence is not None:
-        at_least_one(asked.sequence, "--sequence")
     spelled = {"feed_forward": "feed-forward"}
     wanted = {
         spelled.get(name, name.replace("_", " ")): size for name, size in given.values.items()

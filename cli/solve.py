@@ -16,7 +16,7 @@ from cli.declared import command
 from cli.files import check_folder, write_files, writer_of
 from cli.options import Argument
 from cli.progress import Progress
-from planner.requests.option_texts import at_least_one, time_limit_s
+from planner.requests.option_texts import time_limit_s
 from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ class SolveCommand:
         help="Seconds after which the best answer so far is given, reading included.",
     )] = None
     effort: Annotated[int | None, Option(
-        group=Group.SEARCH, value="N", usual="as much as the time allows",
+        group=Group.SEARCH, value="N", least=1, usual="as much as the time allows",
         help="How much is tried, in units of work and not of time: the same answer anywhere.",
     )] = None
     threads: Annotated[int, Option(
-        group=Group.SEARCH, value="N", help="Cores that may be used.",
+        group=Group.SEARCH, value="N", least=1, help="Cores that may be used.",
     )] = 2
     seed: Annotated[int, Option(
         group=Group.SEARCH, value="N", help="Other random numbers for the search.",
@@ -76,9 +76,6 @@ def solve(instance: Instance, here: SolveCommand) -> None:
     limit = 60.0 if here.time_limit is None and effort is None else here.time_limit
     if limit is not None:
         time_limit_s(limit)
-    if effort is not None:
-        at_least_one(effort, "--effort")
-    at_least_one(here.threads, "--threads")
     if output is not None:
         check_folder(output.parent)
     from planner.requests.instances import read_instance  # noqa: PLC0415  brings in numpy

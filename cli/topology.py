@@ -11,12 +11,12 @@ import typer
 
 from cli.command_options import JSON, Output, Printed
 from cli.declared import Grouped, command
-from cli.errors import UserError, unknown_name
+from cli.errors import unknown_name
 from cli.files import check_picture, write_files
 from cli.machine_files import is_file_name, named_machine
 from cli.options import Argument
 from cli.rank_tables import HCCN_EPILOG, RANK_TABLE_EPILOG, hccn, rank_table
-from planner.requests.option_texts import device_count
+from planner.requests.option_texts import MAX_DEVICES
 from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ShowMachine:
     """Of `planner topology show`."""
 
     devices: Annotated[int | None, Option(
-        group=Group.MACHINE, value="N", unit="devices",
+        group=Group.MACHINE, value="N", unit="devices", least=1, most=MAX_DEVICES,
         usual="all, or two servers if their number is open",
         help="Show the planner's view for a job of so many devices.",
     )] = None
@@ -60,7 +60,7 @@ class DrawMachine:
         value="FILE", help="Where to write: .svg or .png.",
     )]
     servers: Annotated[int | None, Option(
-        group=Group.MACHINE, value="N", usual="two, or one of each kind",
+        group=Group.MACHINE, value="N", least=1, most=MOST_DRAWN, usual="two, or one of each kind",
         help="How many servers to draw.",
     )] = None
 
@@ -132,8 +132,6 @@ def show(
     here: ShowMachine,
 ) -> None:
     """Print the servers, links, networks and constraints of a machine, and the planner's view."""
-    if here.devices is not None:
-        device_count(here.devices)
     facts = _facts(name, here.devices)
     if here.as_json:
         print(json.dumps({"status": "ok", **facts}, indent=1))
@@ -169,12 +167,6 @@ def draw(name: MachineName, here: DrawMachine) -> None:
     """Draw a machine: devices, links, switches, network ports, and the network between servers."""
     output, servers = here.output, here.servers
     check_picture(output, "-o")
-    if servers is not None and not 1 <= servers <= MOST_DRAWN:
-        raise UserError(
-            f"{servers} servers in one picture",
-            f"--servers {servers}",
-            f"give a number from 1 to {MOST_DRAWN}",
-        )
     from cli.machine_files import named_machine  # noqa: PLC0415
     from topology.drawing import write_picture  # noqa: PLC0415  brings in pydantic
 

@@ -123,15 +123,14 @@ def _print_predicted(
     *,
     as_json: bool,
 ) -> None:
-    from cli.validate_text import print_summary, summary_json  # noqa: PLC0415
+    from cli.validate_text import summary_json, summary_parts  # noqa: PLC0415
 
     if as_json:
         print(summary_json(entries, predictions, output))
         return
-    from cli.text import page  # noqa: PLC0415  brings in rich
+    from cli.text import tell  # noqa: PLC0415  brings in rich
 
-    with page() as out:
-        print_summary(entries, predictions, output, out)
+    tell(summary_parts(entries, predictions, output))
 
 
 def _print_schema(*, as_json: bool) -> None:

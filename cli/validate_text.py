@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from cli.row_names import first_of, printable, row_names, short
 from costmodel.training.assessment import summaries, sweeps
+from report.tables import Lines, Part, Table, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    from rich.console import Console
 
     from costmodel.training.assessment import BlockSummary, Confusion, MemorySummary
     from costmodel.training.dataset import Entry
@@ -66,31 +65,30 @@ def summary_json(
     )
 
 
-def print_summary(
-    entries: Sequence[Entry],
-    predictions: Sequence[Prediction | None],
-    output: Path | None,
-    out: Console,
-) -> None:
+def summary_parts(
+    entries: Sequence[Entry], predictions: Sequence[Prediction | None], output: Path | None
+) -> Iterator[Part]:
     """Tables of errors by block, never pooled."""
     times, memories, confusion = summaries(entries, predictions, _blocks(predictions))
     count = sum(found is not None for found in predictions)
-    out.print(f"{len(entries)} rows, {count} predicted, {len(entries) - count} skipped")
-    _print_times(times, out)
-    _print_memory(memories, confusion, out)
-    _print_sweeps(entries, predictions, out)
+    told = f"{len(entries)} rows, {count} predicted, {len(entries) - count} skipped"
+    yield Lines("", (told,))
+    yield _times(times)
+    yield _memory(memories)
+    yield Lines("", (f"\n{_fits(confusion)}",))
+    yield _sweeps(entries, predictions)
     named = list(zip(row_names(entries), entries, strict=True))
-    _print_named("Skipped", [(e.skipped, name) for name, e in named if e.skipped], out)
-    _print_named("Read without", [(text, name) for name, e in named for text in e.unread], out)
+    yield _named("Skipped", [(e.skipped, name) for name, e in named if e.skipped])
+    yield _named("Read without", [(text, name) for name, e in named for text in e.unread])
     assumed = [text for entry in entries if entry.read for text in entry.read.assumed]
-    _print_lines("Not stated, defaults taken", assumed, out)
-    _print_lines("Ids that stand more than once", list(map(short, _repeated(entries))), out)
+    yield _counted("Not stated, defaults taken", assumed)
+    yield _counted("Ids that stand more than once", list(map(short, _repeated(entries))))
     inherited = [found.inherited for found in predictions if found and found.inherited]
-    _print_lines("Constants of others, wider intervals", inherited, out)
+    yield _counted("Constants of others, wider intervals", inherited)
     looked_up = [found.block for found in predictions if found and found.look_up]
-    _print_lines("Moved by more than 1 % by similar measured runs", looked_up, out)
+    yield _counted("Moved by more than 1 % by similar measured runs", looked_up)
     if output is not None:
-        out.print(f"\nwrote {output}")
+        yield Lines("", (f"\nwrote {output}",))
 
 
 def _blocks(predictions: Sequence[Prediction | None]) -> list[str]:
@@ -106,31 +104,29 @@ def _repeated(entries: Sequence[Entry]) -> list[str]:
     return [name for name, many in counts.items() if many > 1]
 
 
-def _print_named(title: str, remarks: Sequence[tuple[str, str]], out: Console) -> None:
-    """As `_print_lines`, with the rows that each line is said of."""
+def _named(title: str, remarks: Sequence[tuple[str, str]]) -> Lines:
+    """As `_counted`, with the rows that each line is said of."""
     rows: dict[str, list[str]] = defaultdict(list)
     for text, name in remarks:
         rows[text].append(name)
     lines = {text: f"{printable(text)}: {first_of(names)}" for text, names in rows.items()}
-    _print_lines(title, [lines[text] for text, _ in remarks], out)
+    return _counted(title, [lines[text] for text, _ in remarks])
 
 
-def _print_lines(title: str, lines: Sequence[str], out: Console) -> None:
+def _counted(title: str, lines: Sequence[str]) -> Lines:
     """Each different line with its number, the most frequent ones first."""
     counted = Counter(lines).most_common()
-    if counted:
-        out.print(f"\n{title}:", style="bold")
-    for line, many in counted[:_MOST_LINES]:
-        out.print(f"  {many} x {line}", markup=False)
+    told = [f"{many} x {line}" for line, many in counted[:_MOST_LINES]]
     if len(counted) > _MOST_LINES:
-        out.print(f"  and {len(counted) - _MOST_LINES} others; --json has all")
+        told.append(f"and {len(counted) - _MOST_LINES} others; --json has all")
+    return Lines(f"{title}:", tuple(told), "  ")
 
 
 def _percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def _print_times(times: Sequence[BlockSummary], out: Console) -> None:
+def _times(times: Sequence[BlockSummary]) -> Table:
     names = ("used / all", "mean", "median", "90 %", "bias", "rank", "in interval")
     rows = [
         (
@@ -143,36 +139,29 @@ def _print_times(times: Sequence[BlockSummary], out: Console) -> None:
         )
         for row in times
     ]
-    _show("Step time, error in percent", ("block", *names), rows, out)
+    return Table.of("Step time, error in percent", ("block", *numbers(*names)), rows)
 
 
-def _show(title: str, names: Sequence[str], rows: Sequence[Sequence[object]], out: Console) -> None:
-    """A table of names and numbers."""
-    from cli.text import show  # noqa: PLC0415  brings in rich
-    from report.tables import Table, numbers  # noqa: PLC0415
-
-    first, *others = names
-    show((Table.of(title, (first, *numbers(*others)), rows),), out)
-
-
-def _print_memory(memories: Sequence[MemorySummary], confusion: Confusion, out: Console) -> None:
+def _memory(memories: Sequence[MemorySummary]) -> Table:
     rows = [
         (row.block, row.used, _percent(row.median), _percent(row.ninetieth)) for row in memories
     ]
-    _show("Memory, error in percent", ("block", "rows", "median", "90 %"), rows, out)
-    out.print(
-        f"\nFits in memory: of runs that ran, {confusion.ran_fits} predicted to fit and "
+    columns = ("block", *numbers("rows", "median", "90 %"))
+    return Table.of("Memory, error in percent", columns, rows)
+
+
+def _fits(confusion: Confusion) -> str:
+    return (
+        f"Fits in memory: of runs that ran, {confusion.ran_fits} predicted to fit and "
         f"{confusion.ran_does_not} not; of runs that ran out of memory, "
         f"{confusion.failed_does_not} predicted not to fit and {confusion.failed_fits} to fit"
     )
 
 
-def _print_sweeps(
-    entries: Sequence[Entry], predictions: Sequence[Prediction | None], out: Console
-) -> None:
+def _sweeps(entries: Sequence[Entry], predictions: Sequence[Prediction | None]) -> Table:
     rows = [
         (sweep.name, sweep.layouts, f"{sweep.rank_correlation:.3f}", f"{100 * sweep.best:.1f} %")
         for sweep in sweeps(entries, predictions)
     ]
-    names = ("sweep", "layouts", "rank", "best is slower by")
-    _show("Layouts of one model on one machine", names, rows, out)
+    columns = ("sweep", *numbers("layouts", "rank", "best is slower by"))
+    return Table.of("Layouts of one model on one machine", columns, rows)

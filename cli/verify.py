@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
-from cli.command_options import JSON, MINDSPORE_PYTHON, SERVER
+from cli.command_options import JSON, SERVER
 from cli.declared import command
 from cli.errors import UserError
-from cli.judges import EXECUTORS, REFERENCE, check_judge, judgement
+from cli.judges import EXECUTOR, JUDGE_PYTHON, REFERENCE, check_judge, judgement
 from cli.progress import Progress
 from cli.remote import remote_verification
 from planner.requests.options.option import Group, Option
@@ -41,13 +41,8 @@ class VerifyCommand:
     """Of `planner verify`."""
 
     # fmt: off
-    executor: Annotated[str, Option(
-        group=Group.QUESTION, choices=EXECUTORS, noun="executor",
-        help="What runs the plan: the reference executor, or an outside judge. XLA and DTensor "
-        "compute the numbers and make messages of their own; MindSpore compiles the plan and says "
-        "which messages it would send.",
-    )] = REFERENCE
-    mindspore_python: Annotated[Path | None, MINDSPORE_PYTHON] = None
+    executor: Annotated[str, EXECUTOR] = REFERENCE
+    judge_python: Annotated[Path | None, JUDGE_PYTHON] = None
     devices: Annotated[int | None, Option(
         group=Group.MACHINE, value="N", usual="those of the plan",
         help="Virtual devices at hand; a plan needs all of its own.",
@@ -63,7 +58,7 @@ def verify(
 ) -> None:
     """Run a plan on virtual devices: are the numbers and the messages those that it promises?"""
     executor = here.executor
-    check_judge(executor, here.mindspore_python)
+    check_judge(executor, here.judge_python)
     if here.server is not None:
         _verify_there(here.server, model, plan, asked, executor, as_json=here.as_json)
         return
@@ -88,9 +83,7 @@ def verify(
         record = (
             verdict_record(judged(smaller, values), notes)
             if executor == REFERENCE
-            else judgement_record(
-                judgement(executor, smaller, values, here.mindspore_python), notes
-            )
+            else judgement_record(judgement(executor, smaller, values, here.judge_python), notes)
         )
     _print(record, found, as_json=here.as_json)
     if record["status"] != "verified":

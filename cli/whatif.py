@@ -73,7 +73,7 @@ def _sweep_there(
     """A service works; the files are written here."""
     _check_there(server, here.engine, here.address)
     with Progress() as progress:
-        told, made = remote_sweep(server, model, common, swept, _wishes(here), progress)
+        told, made = remote_sweep(server, model, common, swept, _wanted_files(here), progress)
     files = _written_there(made, here.output, here.csv, here.plot)
     _tell(told, files, "", as_json=here.as_json)
 
@@ -88,7 +88,7 @@ def _check_there(server: str, engine: str, address: str | None) -> None:
             )  # fmt: skip
 
 
-def _wishes(here: WhatifCommand) -> SweepFiles:
+def _wanted_files(here: WhatifCommand) -> SweepFiles:
     from cli.whatif_request import price_text  # noqa: PLC0415
 
     files = [*(["csv"] if here.csv else ()), *(["plans"] if here.output else ())]

@@ -12,7 +12,6 @@ from cli.files import text_of
 from cli.machine_files import machine_file
 from cli.progress import Progress
 from cli.whatif_progress import Remaining
-from planner.requests.option_texts import at_least_one
 from planner.requests.options.searches import SearchOptions
 from planner.requests.options.sweeps import SweepOptions
 from planner.requests.sources import Document, model_file
@@ -46,8 +45,6 @@ class Given:
 
     def _engine(self) -> Engine:
         workers = self.here.workers
-        if workers is not None:
-            at_least_one(workers, "--workers")
         if self.here.engine == "ray":
             return RayEngine(workers, self.here.address)
         if self.here.address is not None:

@@ -20,7 +20,7 @@ from ir.ops import Engine, OperatorEntry
 from topology.cluster import Chip
 
 __all__ = [
-    "AUTO", "COMPILED", "GENERIC", "SoftwareProfile", "basis_notes", "is_basis_note",
+    "AUTO", "GENERIC", "SoftwareProfile", "basis_notes", "is_basis_note", "is_one_graph",
     "kernel_class", "software_names", "software_profile", "usual_software",
 ]  # fmt: skip
 
@@ -104,12 +104,10 @@ GENERIC = SoftwareProfile()
 _TARGETS: Mapping[str, Mapping[str, str]] = {
     "torch": {"volta": "fsdp", "ampere": "fsdp", POOLED: "torchtitan"},
     "jax": {POOLED: "maxtext"},
-    "mindspore": {POOLED: "mindspore"},
 }
-"""By target and generation the software that runs its plans: torchtitan's runs are of Hopper."""
+"""By target and generation the software that runs its plans: torchtitan's runs are of Hopper. A
+target that is not there runs what has its name."""
 _IDEAL = "ideal"
-COMPILED = frozenset(("maxtext", "mindspore", "mindformers"))
-"""Software that runs a step as one graph, so that the host issues no single operators."""
 
 
 NOTHING: Mapping[str, float] = MappingProxyType({})
@@ -125,10 +123,17 @@ def software_names() -> tuple[str, ...]:
 def usual_software(target: str, chip: Chip) -> str:
     """The profile of a target on a machine; the neutral one for an idealised chip."""
     generation = generation_of(chip.name, chip.family)
-    usual = _TARGETS.get(target, {})
-    if generation == _IDEAL or not usual:
+    if generation == _IDEAL:
         return GENERIC.name
-    return usual.get(generation, usual[POOLED])
+    usual = _TARGETS.get(target, {})
+    own = target if target in software_names() else GENERIC.name
+    return usual.get(generation, usual.get(POOLED, own))
+
+
+def is_one_graph(profile: str) -> bool:
+    """Whether software runs a step as one graph, so that the host issues no single operators."""
+    stacks = data.calibration("training_profiles")["profiles"]
+    return any(each["name"] == profile and each.get("one_graph", False) for each in stacks)
 
 
 def software_profile(
@@ -167,7 +172,7 @@ def _shipped(name: str, target: str, chip: Chip) -> SoftwareProfile:
     for record, of in ((own, generation), (known["all"], generation), (known["all"], POOLED)):
         if of in record:
             found = SoftwareProfile(name, "" if of == POOLED else of, **record[of])
-            return replace(found, host_s=0.0) if name in COMPILED else found
+            return replace(found, host_s=0.0) if is_one_graph(name) else found
     raise ValueError(f"software profile {name!r} has no constants")
 
 

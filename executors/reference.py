@@ -24,7 +24,7 @@ from ir.plan import LEAVES, NamedLayout, Plan, PlannedCollective, PlannedOperato
 from ir.plan_enums import Cause
 from ir.plan_stages import stage_mesh
 from ir.semantics.call import NotRunError
-from topology.mesh import Mesh, MeshAxis
+from topology.mesh import Mesh
 
 FORWARD = frozenset({Cause.FORWARD, Cause.PARAMETER_GATHER})
 
@@ -56,7 +56,7 @@ class Run:
 
 def mesh_of(plan: Plan, stage: int = 0) -> Mesh:
     """The mesh of a plan, or of one of its stages."""
-    return Mesh(tuple(MeshAxis(*axis) for axis in stage_mesh(plan, stage)))
+    return Mesh.of_rows(stage_mesh(plan, stage))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,20 @@ from exporters.mindspore import (
 )
 from exporters.mindspore.apply import apply_module
 from exporters.mindspore.checkpoint import losses, strategy_checkpoint
-from exporters.mindspore.names import Names, renamed
+from exporters.mindspore.names import Names, bundled_names, name_rules, names_for, renamed
+from exporters.mindspore.slicing import strategy_slicing
+from exporters.mindspore.symbols import planned_sizes
 from exporters.settings import Made, Setting, Settings
 from ir.file_primitives import FilePrimitive
 from ir.plan import Plan
 from ir.plan_stages import has_equal_stages
+from ir.slicing import Slicing
 from ir.violations import Violation
+
+__all__ = [
+    "FORMATS", "TARGET_FILES", "Format", "MadeOfModel", "Names", "Writer", "bundled_names",
+    "file_slicing", "name_rules", "planned_sizes", "target_files", "writes",
+]  # fmt: skip
 
 Writer: TypeAlias = Callable[[Path], None]
 Text: TypeAlias = Callable[[Plan], str]
@@ -85,6 +93,14 @@ class Format:
         self.check(plan)
         return self.written(plan, names)
 
+    def names(self, plan: Plan, source: str) -> Names:
+        """What a network, known by name or by a file of patterns, calls the parameters of a plan.
+
+        Raises:
+            ExportError: there is no such file, or it does not fit the plan.
+        """
+        return names_for(plan, name_rules(source))
+
     def losses(self, plan: Plan, names: Names | None) -> tuple[str, ...]:
         """What the file does not say of the plan, a sentence each."""
         trains = self.name in _LAID_OUT and self.name not in _RINGS
@@ -122,6 +138,15 @@ class Format:
                 f"{self.name} cannot say"
             )
             raise ExportError(Violation(what, "--offload", "plan again without --offload"))
+
+
+def file_slicing(path: Path) -> Slicing:
+    """Which part of every parameter each rank keeps, as a strategy file says it.
+
+    Raises:
+        StrategyFileError: it is none, or is damaged.
+    """
+    return strategy_slicing(strategy.read(path), str(path))
 
 
 def writes(content: str | bytes) -> Writer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from exporters.html_plots import Bar, bars, stacked
@@ -68,29 +67,11 @@ class _Page:
 
     def _header(self) -> Markup:
         report = self._report
-        what = "one training step" if report.trains else "one forward pass"
-        facts = (
-            report.name,
-            what,
-            *report.job,
-            report.split,
-            report.place,
-        )
-        peak, limit = report.estimate.peak_memory_bytes, report.estimate.memory_limit_bytes
-        used = f", {100 * peak / limit:.1f} % of the limit" if math.isfinite(limit) else ""
-        first, *others = report.rates.words or ("",)
-        tiles = (
-            (format_seconds(report.step_s), f"step time, {report.certainty}"),
-            (first, ", ".join(("throughput", *others))),
-            (format_bytes(peak), f"peak memory{used}"),
-            (report.gap, "above the proven bound"),
-        )
         drawn = "".join(
-            f'<div class="tile"><b>{escaped(value)}</b><span>{escaped(name)}</span></div>'
-            for value, name in tiles
-            if value
+            f'<div class="tile"><b>{escaped(each.text)}</b><span>{escaped(each.label)}</span></div>'
+            for each in report.figures
         )
-        told = escaped(", ".join(filter(None, facts)))
+        told = escaped(", ".join(report.about))
         return (
             f"<header><h1>{escaped(self._plan.graph.name)}</h1>\n"
             f'<p class="faint">{told}</p>\n<div class="tiles">{drawn}</div></header>\n'

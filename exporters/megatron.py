@@ -21,6 +21,8 @@ from exporters.sharding import counted
 from ir.graph import Role
 from ir.normalise import main_dtype
 from ir.ops import Engine, lookup
+from ir.ops.contraction import matmul_rule
+from ir.ops.indexing import gather_rule
 from ir.plan import Plan, PlannedTensor
 from ir.plan_degrees import Use
 from ir.plan_enums import Schedule
@@ -241,13 +243,15 @@ def _embeddings(plan: Plan, _: Uniform) -> Said:
 
 def _vocabularies(plan: Plan) -> tuple[frozenset[str], frozenset[str]]:
     """What embeddings look up, and what products of the same size multiply by."""
-    found: dict[str, dict[str, list[int]]] = {"Gather": {}, "MatMul": {}}
+    looked_up: dict[str, list[int]] = {}
+    multiplied: dict[str, list[int]] = {}
     for op in plan.graph.ops:
-        for name in op.inputs if op.kind in found else ():
+        rule = lookup(op.kind).rule
+        found = looked_up if rule is gather_rule else multiplied
+        for name in op.inputs if rule in {gather_rule, matmul_rule} else ():
             tensor = plan.graph.tensors.get(name)
             if tensor is not None and tensor.role is Role.PARAMETER and len(tensor.dims) == 2:
-                found[op.kind][tensor.source or name] = sorted(tensor.dims)
-    looked_up, multiplied = found["Gather"], found["MatMul"]
+                found[tensor.source or name] = sorted(tensor.dims)
     same = {name for name, dims in multiplied.items() if dims in looked_up.values()}
     return frozenset(looked_up), frozenset(same)
 

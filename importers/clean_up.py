@@ -6,14 +6,18 @@ Constants are folded, and what nobody reads is gone, before a graph gets here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from ir.graph import Op, OpGraph, Tensor, unused_name
 from ir.ops import is_known, lookup
+from ir.ops.contraction import matmul_rule
 from ir.ops.elementwise import pointwise_rule
 from ir.ops.random import DRAWN
-from ir.ops.reduction import EXTREMES, SUMS
+from ir.ops.reduction import EXTREMES, SOFTMAXES, SUMS
+from ir.ops.registry import RuleFunction
+from ir.ops.shape import expand_rule, reshape_rule, transpose_rule
 
 
 def cleaned(graph: OpGraph) -> OpGraph:
@@ -55,17 +59,17 @@ class _WholeProducts:
     ops: list[Op] = field(default_factory=list)
 
     def visit(self, op: Op) -> None:
-        match op.kind:
-            case "Reshape":
-                self._reshape(op)
-            case "Expand":
-                self._expand(op)
-            case "MatMul":
-                self._product(self._without_stretch(op))
-            case _ if lookup(op.kind).rule is pointwise_rule:
-                self._pointwise(op)
-            case _:
-                self.ops.append(op)
+        rule = lookup(op.kind).rule
+        if rule is reshape_rule:
+            self._reshape(op)
+        elif rule is expand_rule:
+            self._expand(op)
+        elif rule is matmul_rule:
+            self._product(self._without_stretch(op))
+        elif rule is pointwise_rule:
+            self._pointwise(op)
+        else:
+            self.ops.append(op)
 
     def _reshape(self, op: Op) -> None:
         source, result = op.inputs[0], op.outputs[0]
@@ -86,10 +90,9 @@ class _WholeProducts:
 
     def _joined(self, op: Op, dims: tuple[int, ...]) -> str:
         """The operand of a reshape with its trailing dimensions joined alone."""
-        source = op.inputs[0]
         name = unused_name(f"{op.outputs[0]}/joined", self.tensors)
         self.tensors[name] = replace(self.tensors[op.outputs[0]], name=name, dims=dims)
-        self.ops.append(Op(f"{op.name}/joined", "Reshape", (source,), (name,), {}, op.scope))
+        self.ops.append(replace(op, name=f"{op.name}/joined", outputs=(name,)))
         return name
 
     def _expand(self, op: Op) -> None:
@@ -220,7 +223,7 @@ def _with_plain_guards(graph: OpGraph) -> OpGraph:
 def _guarded(op: Op, makers: Mapping[str, Op]) -> Op | None:
     """The softmax that an operator guards: its condition follows from the scores alone."""
     softmax = makers.get(op.inputs[2]) if op.kind == "Where" else None
-    if softmax is None or softmax.kind != "Softmax":
+    if softmax is None or softmax.kind not in SOFTMAXES:
         return None
     name = op.inputs[0]
     for _ in range(8):
@@ -242,10 +245,11 @@ def _with_single_moves(graph: OpGraph) -> OpGraph:
     kept: list[Op] = []
     for original in graph.ops:
         op = replace(original, inputs=tuple(alias.get(n, n) for n in original.inputs))
-        if len(op.outputs) == 1 and op.kind in _JOIN:
+        join = _JOIN.get(lookup(op.kind).rule)
+        if len(op.outputs) == 1 and join is not None:
             before = makers.get(op.inputs[0])
             if before is not None and before.kind == op.kind:
-                op = _JOIN[op.kind](before, op)
+                op = join(before, op)
             if _changes_nothing(op, graph) and op.outputs[0] not in graph.outputs:
                 alias[op.outputs[0]] = op.inputs[0]
                 continue
@@ -273,12 +277,14 @@ def _transposed(before: Op, op: Op) -> Op:
     return replace(op, inputs=before.inputs, attributes={**op.attributes, "perm": perm})
 
 
-_JOIN = {"Reshape": _reshaped, "Transpose": _transposed}
+_JOIN: Mapping[RuleFunction, Callable[[Op, Op], Op]] = MappingProxyType(
+    {reshape_rule: _reshaped, transpose_rule: _transposed}
+)
 
 
 def _changes_nothing(op: Op, graph: OpGraph) -> bool:
     source, result = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
     perm = op.attributes.get("perm")
-    if op.kind == "Transpose":
+    if lookup(op.kind).rule is transpose_rule:
         return isinstance(perm, tuple) and perm == tuple(range(len(perm)))
     return source.dims == result.dims

@@ -10,7 +10,7 @@ from typing import Any
 from importers import onnx_foreign_shapes as shapes
 from importers.errors import UnsupportedError
 from importers.onnx_foreign import Foreign
-from importers.onnx_node import Converter, NodeContext
+from importers.onnx_node import NodeContext
 from importers.onnx_rewriting import Rewriting, rewritten
 from importers.operators import Dims
 from importers.parameters import parametrised
@@ -321,29 +321,23 @@ def _standard(context: NodeContext, *keys: str) -> list[Op]:
     return context.same(**attributes)
 
 
-def _tensor_scatter(context: NodeContext) -> list[Op]:
+def tensor_scatter(context: NodeContext) -> list[Op]:
     return context.same(axis=context.axis(-2))
 
 
-def _scatter(context: NodeContext) -> list[Op]:
+def older_scatter(context: NodeContext) -> list[Op]:
     """The older name of `ScatterElements`."""
     inputs = context.node.input
     return [context.op("ScatterElements", inputs, {"axis": context.axis(0)})]
 
 
-ATTENTION: Mapping[str, Converter] = MappingProxyType(
-    {
-        "Attention": _standard(
-            "scale", "softcap", "qk_matmul_output_mode", "softmax_precision", "left_window_size",
-            "right_window_size",
-        ),
-        "RotaryEmbedding": _standard("interleaved", "rotary_embedding_dim"),
-        "LinearAttention": _standard("scale", "update_rule"),
-        "CausalConvWithState": _standard("activation"),
-        "TensorScatter": _tensor_scatter,
-        "Scatter": _scatter,
-    }
+attention = _standard(
+    "scale", "softcap", "qk_matmul_output_mode", "softmax_precision", "left_window_size",
+    "right_window_size",
 )  # fmt: skip
+rotary = _standard("interleaved", "rotary_embedding_dim")
+linear_attention = _standard("scale", "update_rule")
+causal_conv = _standard("activation")
 MICROSOFT_ATTENTION: Mapping[str, Foreign] = MappingProxyType(
     {
         "Attention": Foreign(

@@ -6,6 +6,7 @@ results say it), and a product with a bias becomes a product and an addition.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -13,20 +14,16 @@ from types import MappingProxyType
 
 import numpy as np
 
-from importers.onnx_attention import ATTENTION
+from importers import onnx_attention, onnx_images, onnx_moves, onnx_products, onnx_statistics
 from importers.onnx_contrib import OPERATORS
 from importers.onnx_foreign import MICROSOFT
-from importers.onnx_images import IMAGES
-from importers.onnx_moves import MOVES
 from importers.onnx_node import Converter, NodeContext
-from importers.onnx_products import PRODUCTS
-from importers.onnx_statistics import STATISTICS
 from importers.onnx_values import Array
 from ir.graph import AttributeValue, Op
 from ir.ops.indexing import BY_COORDINATES, BY_ELEMENT
-from ir.ops.normalisation import LAYER_NORMS
-from ir.ops.reduction import REDUCTIONS, SOFTMAXES
+from ir.ops.reduction import REDUCTIONS
 from ir.ops.shape import RESHAPES, UNIT_VIEWS
+from ir.semantics import named
 
 
 def to_ops(context: NodeContext) -> list[Op]:
@@ -52,7 +49,7 @@ def _with_axis(default: int, operands: int | None = None) -> Converter:
     return lambda context: context.same(operands, axis=context.axis(default))
 
 
-def _softmax(context: NodeContext) -> list[Op]:
+def softmax(context: NodeContext) -> list[Op]:
     """Before opset 13 all dimensions from `axis` on are one."""
     axis = context.axis(1 if context.opset < 13 else -1)
     attributes: dict[str, AttributeValue] = {"axis": axis}
@@ -110,7 +107,7 @@ def _coordinates(context: NodeContext) -> list[Op]:
     return [context.op(context.kind, context.node.input, attributes)]
 
 
-def _gather(context: NodeContext) -> list[Op]:
+def gather(context: NodeContext) -> list[Op]:
     """Constant rows of something computed: `index_blocks` says which dimension of the index counts
     blocks of these rows, how many, and how long they are.
     """
@@ -150,25 +147,29 @@ def _identity_axis(values: Array, size: int) -> int | None:
     return None
 
 
-_VIEWS = (*RESHAPES, "Expand", "Tile", "Dropout")
+concat = _with_axis(0)
+layer_norm = _with_axis(-1)
+top_k = _with_axis(-1, operands=1)
+split = _with_axis(0, operands=1)
+hardmax = softmax
+expand = tile = dropout = _data_only
 
 _CONVERTERS: Mapping[str, Converter] = MappingProxyType(
     {
         **dict.fromkeys(REDUCTIONS, _reduce),
-        **dict.fromkeys((*SOFTMAXES, "Hardmax"), _softmax),
-        **dict.fromkeys(_VIEWS, _data_only),
+        **dict.fromkeys(RESHAPES, _data_only),
         **dict.fromkeys(UNIT_VIEWS, _squeeze),
-        **dict.fromkeys((*BY_ELEMENT, "Concat"), _with_axis(0)),
-        **dict.fromkeys(LAYER_NORMS, _with_axis(-1)),
-        "TopK": _with_axis(-1, operands=1),
-        "Split": _with_axis(0, operands=1),
-        "CastLike": lambda c: [c.op("Cast", c.node.input[:1])],
-        "Gather": _gather,
+        **dict.fromkeys(BY_ELEMENT, concat),
         **dict.fromkeys(BY_COORDINATES, _coordinates),
-        **ATTENTION,
-        **STATISTICS,
-        **IMAGES,
-        **PRODUCTS,
-        **MOVES,
+        **named(
+            sys.modules[__name__], onnx_attention, onnx_images, onnx_moves, onnx_products,
+            onnx_statistics,
+        ),
+        "CastLike": lambda c: [c.op("Cast", c.node.input[:1])],
+        "Gemm": onnx_products.gemm,
+        "Scatter": onnx_attention.older_scatter,
+        **onnx_moves.MOVES,
     }
-)
+)  # fmt: skip
+"""Converters of ONNX's own nodes: those of kinds of the catalogue bear the name of what computes
+the kind."""

@@ -8,8 +8,7 @@ of the result tell how many windows there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -18,14 +17,9 @@ from importers.onnx_biases import with_bias
 from importers.onnx_node import Converter, NodeContext
 from importers.onnx_rewriting import Rewriting
 from ir.graph import AttributeValue, Op
-from ir.ops import BIAS_ADD
-from ir.ops.convolution import RESIZINGS
+from ir.ops import BIAS_ADD, lookup
 
 Attributes: TypeAlias = dict[str, AttributeValue]
-
-
-BIASES: Mapping[str, int] = MappingProxyType({"Conv": 2, "ConvTranspose": 2, "DeformConv": 3})
-"""The operand that is a bias of convolutions."""
 
 
 def windows(context: NodeContext, *keys: str, weight: int | None = None) -> Attributes:
@@ -80,12 +74,12 @@ def _power(context: NodeContext) -> list[Op]:
     return [context.op(context.kind, context.node.input[:1], attributes)]
 
 
-def _conv(context: NodeContext) -> list[Op]:
+def conv(context: NodeContext) -> list[Op]:
     product = context.op(context.kind, context.node.input[:2], windows(context, weight=1))
-    return with_bias(context, product, BIAS_ADD, {"axis": 1}, BIASES[context.kind])
+    return with_bias(context, product, BIAS_ADD, {"axis": 1}, lookup(context.kind).bias_operand)
 
 
-def _conv_transpose(context: NodeContext) -> list[Op]:
+def conv_transpose(context: NodeContext) -> list[Op]:
     """Pads follow from a wanted size; what they do not tell, the dims of the result do."""
     attributes = context.plain()
     way = str(attributes.pop("auto_pad", "NOTSET"))
@@ -101,15 +95,15 @@ def _conv_transpose(context: NodeContext) -> list[Op]:
         attributes["pads"] = _two_sides(missing, more_behind=way == "SAME_UPPER")
     elif way == "VALID":
         attributes.pop("pads", None)
-    product = context.op("ConvTranspose", context.node.input[:2], attributes)
-    return with_bias(context, product, BIAS_ADD, {"axis": 1}, BIASES[context.kind])
+    product = context.op(context.kind, context.node.input[:2], attributes)
+    return with_bias(context, product, BIAS_ADD, {"axis": 1}, lookup(context.kind).bias_operand)
 
 
-def _deform_conv(context: NodeContext) -> list[Op]:
+def deform_conv(context: NodeContext) -> list[Op]:
     """The bias is added behind: operands are data, weight, offset and mask."""
     names = [*context.node.input[:3], *context.node.input[4:5]]
-    product = context.op("DeformConv", names, windows(context, "offset_group", weight=1))
-    return with_bias(context, product, BIAS_ADD, {"axis": 1}, BIASES[context.kind])
+    product = context.op(context.kind, names, windows(context, "offset_group", weight=1))
+    return with_bias(context, product, BIAS_ADD, {"axis": 1}, lookup(context.kind).bias_operand)
 
 
 def _floats(context: NodeContext, index: int) -> tuple[float, ...]:
@@ -118,7 +112,7 @@ def _floats(context: NodeContext, index: int) -> tuple[float, ...]:
     return () if value is None else tuple(float(v) for v in np.reshape(value, -1))
 
 
-def _resize(context: NodeContext) -> list[Op]:
+def resize(context: NodeContext) -> list[Op]:
     """Scales are kept where they are not what the sizes say, a region where it is read."""
     dims, result, rank = context.dims(), context.result(), len(context.dims())
     attributes = context.kept(
@@ -165,11 +159,11 @@ def _scales(context: NodeContext, axes: Sequence[int], *, old: bool) -> tuple[fl
     return ((min if policy == "not_larger" else max)(each),) * len(axes)
 
 
-def _grid_sample(context: NodeContext) -> list[Op]:
+def grid_sample(context: NodeContext) -> list[Op]:
     attributes = context.kept("padding_mode", "align_corners")
     mode = str(context.attributes.get("mode", "linear"))
     attributes["mode"] = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
-    return [context.op("GridSample", context.node.input[:2], attributes)]
+    return [context.op(context.kind, context.node.input[:2], attributes)]
 
 
 def _kept(operands: int, *keys: str) -> Converter:
@@ -178,23 +172,23 @@ def _kept(operands: int, *keys: str) -> Converter:
     ]
 
 
-def _roi_align(context: NodeContext) -> list[Op]:
+def roi_align(context: NodeContext) -> list[Op]:
     """Before opset 16 regions were not moved by half an element."""
     attributes = context.kept(
         "mode", "sampling_ratio", "spatial_scale", "coordinate_transformation_mode"
     )
     if context.opset < 16:
         attributes["coordinate_transformation_mode"] = "output_half_pixel"
-    return [context.op("RoiAlign", context.node.input[:3], attributes)]
+    return [context.op(context.kind, context.node.input[:3], attributes)]
 
 
-def _fold(context: NodeContext) -> list[Op]:
+def col_to_image(context: NodeContext) -> list[Op]:
     attributes = context.kept("dilations", "pads", "strides")
     attributes["kernel_shape"] = context.setting(2, "block_shape") or ()
-    return [context.op("Col2Im", context.node.input[:1], attributes)]
+    return [context.op(context.kind, context.node.input[:1], attributes)]
 
 
-def _dft(context: NodeContext) -> list[Op]:
+def dft(context: NodeContext) -> list[Op]:
     """The axis was an attribute before opset 20; the length is an attribute here."""
     dims = context.dims()
     axis = context.setting(2, "axis") or (1 if context.opset < 20 else -2,)
@@ -204,10 +198,10 @@ def _dft(context: NodeContext) -> list[Op]:
     length = (context.setting(1, "dft_length") or (usual,))[0]
     attributes: Attributes = {"axis": place, "length": length}
     attributes |= {"inverse": inverse, "onesided": half}
-    return [context.op("DFT", context.node.input[:1], attributes)]
+    return [context.op(context.kind, context.node.input[:1], attributes)]
 
 
-def _stft(context: NodeContext) -> list[Op]:
+def stft(context: NodeContext) -> list[Op]:
     """Step and length become attributes; without a window all elements of a frame count alike. A
     real signal may leave out its last dimension, of one.
     """
@@ -225,30 +219,16 @@ def _stft(context: NodeContext) -> list[Op]:
         signal = work.unsqueeze(signal, 2)
     names = [n for n in (signal, *context.node.input[2:3]) if n]
     frame = {"frame_step": step[0], "frame_length": length}
-    work.write("STFT", names, context.result(), outputs=[output], **frame, onesided=half)
+    work.write(context.kind, names, context.result(), outputs=[output], **frame, onesided=half)
     return work.written
 
 
-def _unpool(context: NodeContext) -> list[Op]:
-    return [context.op("MaxUnpool", context.node.input[:2], context.plain())]
+def max_unpool(context: NodeContext) -> list[Op]:
+    return [context.op(context.kind, context.node.input[:2], context.plain())]
 
 
-IMAGES: Mapping[str, Converter] = MappingProxyType(
-    {
-        "Conv": _conv,
-        "ConvTranspose": _conv_transpose,
-        "DeformConv": _deform_conv,
-        "MaxPool": _pool("storage_order"),
-        "AveragePool": _pool("count_include_pad"),
-        **dict.fromkeys(("LpPool", "GlobalLpPool"), _power),
-        "MaxUnpool": _unpool,
-        **dict.fromkeys(RESIZINGS, _resize),
-        "GridSample": _grid_sample,
-        "AffineGrid": _kept(1, "align_corners"),
-        "RoiAlign": _roi_align,
-        "MaxRoiPool": _kept(2, "spatial_scale"),
-        "Col2Im": _fold,
-        "DFT": _dft,
-        "STFT": _stft,
-    }
-)
+max_pool = _pool("storage_order")
+average_pool = _pool("count_include_pad")
+lp_pool = global_norm = _power
+affine_grid = _kept(1, "align_corners")
+max_roi_pool = _kept(2, "spatial_scale")

@@ -77,7 +77,7 @@ def _padded(
     return [context.op("Pad", [*inputs], known)]
 
 
-def _pad(context: NodeContext) -> list[Op]:
+def pad(context: NodeContext) -> list[Op]:
     """Axes with padding stay whole, also where padding and cropping keep the size."""
     rank = len(context.dims())
     pads = context.operand_ints(1) or context.attribute_ints("pads")
@@ -90,7 +90,7 @@ def _pad(context: NodeContext) -> list[Op]:
         or (context.has(3) and not context.operand_ints(3))
     ):
         every: dict[str, AttributeValue] = {"axes": tuple(range(rank)), **more}
-        return [context.op("Pad", context.node.input, every)]
+        return [context.op(context.kind, context.node.input, every)]
     half, places = len(axes), context.normal(axes, rank)
     inputs = [context.node.input[0]]
     value = (
@@ -114,7 +114,7 @@ def _center_crop_pad(context: NodeContext) -> list[Op]:
     return _padded(context, context.node.input[:1], around, {"mode": "constant"})
 
 
-def _clip(context: NodeContext) -> list[Op]:
+def clip(context: NodeContext) -> list[Op]:
     """Bounds that are constants become attributes; the others stay operands."""
     inputs, attributes = [context.node.input[0], "", ""], dict[str, AttributeValue]()
     for index, key in ((1, "min"), (2, "max")):
@@ -126,10 +126,10 @@ def _clip(context: NodeContext) -> list[Op]:
             inputs[index] = context.node.input[index]
     while not inputs[-1]:
         inputs.pop()
-    return [context.op("Clip", inputs, attributes)]
+    return [context.op(context.kind, inputs, attributes)]
 
 
-def _slice(context: NodeContext) -> list[Op]:
+def part(context: NodeContext) -> list[Op]:
     """Only axes that lose elements or change their order are cut; a slice of everything is an
     identity. Bounds that are computed stay operands.
     """
@@ -137,7 +137,7 @@ def _slice(context: NodeContext) -> list[Op]:
     operands = [context.operand_ints(i) for i in range(1, 5)]
     if any(context.has(i + 1) and value is None for i, value in enumerate(operands)):
         every: dict[str, AttributeValue] = {"axes": tuple(range(len(source)))}
-        return [context.op("Slice", context.node.input, every)]
+        return [context.op(context.kind, context.node.input, every)]
     starts = operands[0] or context.attribute_ints("starts") or ()
     ends = operands[1] or context.attribute_ints("ends") or ()
     axes = operands[2] or context.attribute_ints("axes") or tuple(range(len(starts)))
@@ -153,22 +153,24 @@ def _slice(context: NodeContext) -> list[Op]:
         "ends": ends,
         "steps": steps,
     }
-    return [context.op("Slice", context.node.input[:1], known)]
+    return [context.op(context.kind, context.node.input[:1], known)]
 
 
-def _trilu(context: NodeContext) -> list[Op]:
+def triangle(context: NodeContext) -> list[Op]:
     """The diagonal is an attribute unless it is computed."""
     upper: dict[str, AttributeValue] = {"upper": context.int("upper", 1)}
     diagonal = _operand_number(context, 1) if context.has(1) else 0
     if diagonal is None:
-        return [context.op("Trilu", context.node.input, upper)]
-    return [context.op("Trilu", context.node.input[:1], {**upper, "k": int(diagonal)})]
+        return [context.op(context.kind, context.node.input, upper)]
+    return [context.op(context.kind, context.node.input[:1], {**upper, "k": int(diagonal)})]
 
 
-def _one_hot(context: NodeContext) -> list[Op]:
+def one_hot(context: NodeContext) -> list[Op]:
     """The depth is told by the result."""
     axis = context.normal([context.int("axis", -1)], len(context.dims()) + 1)[0]
-    return [context.op("OneHot", [context.node.input[0], context.node.input[2]], {"axis": axis})]
+    return [
+        context.op(context.kind, [context.node.input[0], context.node.input[2]], {"axis": axis})
+    ]
 
 
 def _along_if_given(context: NodeContext) -> list[Op]:
@@ -181,7 +183,7 @@ def _along_if_given(context: NodeContext) -> list[Op]:
     return context.same(None, **more)
 
 
-def _constant_of_shape(context: NodeContext) -> list[Op]:
+def filled(context: NodeContext) -> list[Op]:
     fill = context.attributes.get("value")
     value = numpy_helper.to_array(fill) if isinstance(fill, onnx.TensorProto) else np.zeros(1)
     return context.same(None, value=_number(np.asarray(value)) or 0)
@@ -196,29 +198,25 @@ def _swiglu(context: NodeContext) -> list[Op]:
     return work.written
 
 
+remainder = _keeping(fmod=0)
+is_infinite = _keeping(detect_negative=1, detect_positive=1)
+selu = _keeping("gamma")
+shrink = _keeping(lambd=0.5, bias=0.0)
+unit_matrix = _keeping(k=0)
+hann = hamming = blackman = _keeping(periodic=1)
+normal = _keeping(mean=0.0, scale=1.0)
+uniform = _keeping(low=0.0, high=1.0)
+multinomial = _keeping(sample_size=1)
+
 MOVES: Mapping[str, Converter] = MappingProxyType(
     {
-        "Clip": _clip,
-        "Mod": _keeping(fmod=0),
         "BitShift": _keeping("direction"),
-        "IsInf": _keeping(detect_negative=1, detect_positive=1),
-        "Selu": _keeping("gamma"),
-        "Shrink": _keeping(lambd=0.5, bias=0.0),
         "SwiGLU": _swiglu,
-        "Pad": _pad,
         "CenterCropPad": _center_crop_pad,
-        "Slice": _slice,
-        "Trilu": _trilu,
         "DepthToSpace": _depth_to_space,
         "SpaceToDepth": _space_to_depth,
         "ReverseSequence": _keeping(batch_axis=1, time_axis=0),
-        "OneHot": _one_hot,
         **dict.fromkeys(("Compress", "Unique"), _along_if_given),
-        "ConstantOfShape": _constant_of_shape,
-        "EyeLike": _keeping(k=0),
-        **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow"), _keeping(periodic=1)),
-        **dict.fromkeys(("RandomNormal", "RandomNormalLike"), _keeping(mean=0.0, scale=1.0)),
-        **dict.fromkeys(("RandomUniform", "RandomUniformLike"), _keeping(low=0.0, high=1.0)),
-        "Multinomial": _keeping(sample_size=1),
     }
 )
+"""Nodes that become others, and kinds that have no name of their own for what computes them."""

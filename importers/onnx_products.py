@@ -25,7 +25,7 @@ _FLOAT, _INT32 = int(onnx.TensorProto.FLOAT), int(onnx.TensorProto.INT32)
 _UINT8 = int(onnx.TensorProto.UINT8)
 
 
-def _gemm(context: NodeContext) -> list[Op]:
+def gemm(context: NodeContext) -> list[Op]:
     """The product, times `alpha`, plus `beta` times the bias."""
     flags = (("trans_a", "transA"), ("trans_b", "transB"))
     attributes: dict[str, AttributeValue] = {k: 1 for k, flag in flags if context.int(flag, 0)}
@@ -48,7 +48,7 @@ def _quantities(context: NodeContext) -> list[Op]:
     return [context.op(context.node.op_type, context.node.input[:3], attributes)]
 
 
-def _integer_conv(weight: int) -> Converter:
+def _of_integers(weight: int) -> Converter:
     return lambda context: [
         context.op(context.kind, context.node.input, windows(context, weight=weight))
     ]
@@ -122,7 +122,7 @@ def _fused_conv(context: NodeContext) -> list[Op]:
 
 
 def _gemm_gelu(context: NodeContext) -> list[Op]:
-    return _activated(context, _gemm(context), "FastGelu")
+    return _activated(context, gemm(context), "FastGelu")
 
 
 def _float_product(work: Rewriting, names: Sequence[str], scales: Sequence[str], bias: str) -> None:
@@ -184,14 +184,9 @@ def _packed_matmul(work: Rewriting) -> None:
         work.into(work.output(0)).add(found, bias)
 
 
-PRODUCTS: Mapping[str, Converter] = MappingProxyType(
-    {
-        "Gemm": _gemm,
-        **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantities),
-        "ConvInteger": _integer_conv(1),
-        "QLinearConv": _integer_conv(3),
-    }
-)
+integer_conv = _of_integers(1)
+rounded_conv = _of_integers(3)
+quantise = dequantise = _quantities
 _QUANTISED_PAIR = (
     "(uint8[2,4,6] a, float s, uint8 z, uint8[2,4,6] b, float t, uint8 u, float v, uint8 w) "
     "=> (uint8[2,4,6] y) {y = *(a, s, z, b, t, u, v, w)}"
@@ -208,7 +203,7 @@ MICROSOFT_PRODUCTS: Mapping[str, Foreign] = MappingProxyType(
             "(float[2,4,6] x, float[2,8,6] w) => (float[2,4,8] y) {y = *<transB=1>(x, w)}",
         ),
         "FusedGemm": Foreign(
-            _with_activation(_gemm), shapes.gemm, (1, 2),
+            _with_activation(gemm), shapes.gemm, (1, 2),
             "(float[4,6] x, float[6,8] w, float[8] b) => (float[4,8] y) "
             '{y = *<activation="Relu">(x, w, b)}',
         ),

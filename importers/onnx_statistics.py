@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from importers.onnx_node import Converter, NodeContext
+from importers.onnx_node import NodeContext
 from importers.parameters import parametrised
 from ir.graph import AttributeValue, Op
-from ir.ops.losses import CLASS_LOSSES
-from ir.ops.reduction import PLACES, SCANS
 
 _USUAL_ACTIVATIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
@@ -34,7 +32,7 @@ def _marked(op: Op, attributes: dict[str, AttributeValue]) -> Op:
     return replace(op, attributes={**op.attributes, **attributes})
 
 
-def _batch_norm(context: NodeContext) -> list[Op]:
+def batch_norm(context: NodeContext) -> list[Op]:
     """Statistics of the batch are results of the training form alone, of which the stored ones
     of opset 14 are the first; before it a node with them is in training.
     """
@@ -47,17 +45,17 @@ def _batch_norm(context: NodeContext) -> list[Op]:
     return [replace(op, outputs=op.outputs[:3])]
 
 
-def _scan(context: NodeContext) -> list[Op]:
+def scan(context: NodeContext) -> list[Op]:
     axes = context.setting(1, "axis") or (0,)
     return context.same(1, axis=context.normal(axes[:1], len(context.dims()))[0])
 
 
-def _mean_variance(context: NodeContext) -> list[Op]:
+def mean_variance(context: NodeContext) -> list[Op]:
     axes = context.normal(context.attribute_ints("axes") or (0, 2, 3), len(context.dims()))
     return context.same(axes=tuple(sorted(set(axes))))
 
 
-def _network(context: NodeContext) -> list[Op]:
+def recurrent(context: NodeContext) -> list[Op]:
     """Functions are named only where they are not the usual ones."""
     attributes = context.kept(*_NETWORK_ATTRIBUTES)
     functions = context.attributes.get("activations")
@@ -72,18 +70,7 @@ def _network(context: NodeContext) -> list[Op]:
     return [context.op(context.kind, inputs, attributes)]
 
 
-STATISTICS: Mapping[str, Converter] = MappingProxyType(
-    {
-        **dict.fromkeys(PLACES, _with("select_last_index", default=0)),
-        "LpNormalization": _with("p", default=-1),
-        "LRN": _with("bias"),
-        "MeanVarianceNormalization": _mean_variance,
-        "BatchNormalization": _batch_norm,
-        **dict.fromkeys(SCANS, _scan),
-        **dict.fromkeys(
-            CLASS_LOSSES,
-            _with("ignore_index", "reduction"),
-        ),
-        **dict.fromkeys(_USUAL_ACTIVATIONS, _network),
-    }
-)
+place = _with("select_last_index", default=0)
+lp_norm = _with("p", default=-1)
+local_response = _with("bias")
+class_loss = _with("ignore_index", "reduction")

@@ -11,10 +11,9 @@ import onnx
 
 from importers.onnx_contrib import OPERATORS
 from importers.onnx_foreign import MICROSOFT
-from importers.onnx_images import BIASES
 from importers.onnx_values import Array
-from ir.ops import lookup
-from ir.ops.shape import MOVES
+from ir.ops import catalogue, lookup
+from ir.ops.shape import REARRANGED
 
 _INLINE_CONSTANT_ELEMENTS = 4
 BUFFER_NAMES = re.compile(
@@ -25,13 +24,16 @@ BUFFER_NAMES = re.compile(
 _WEIGHT_OPERANDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
         "Gemm": (1, 2),
-        **{kind: (*lookup(kind).parameter_operands, bias) for kind, bias in BIASES.items()},
+        **{
+            kind: (*each.parameter_operands, each.bias_operand)
+            for kind, each in catalogue().items()
+            if each.bias_operand
+        },
     }
 )
 """Operands that hold weights of kinds that the importer takes apart; the others are in the
 catalogue.
 """
-_CARRIERS = MOVES - {"Expand"}
 
 
 def weight_uses(graph: onnx.GraphProto) -> set[str]:
@@ -41,7 +43,7 @@ def weight_uses(graph: onnx.GraphProto) -> set[str]:
         for index in _weight_operands(node):
             if index < len(node.input):
                 uses.add(node.input[index])
-        if node.op_type in _CARRIERS and node.input and node.output[0] in uses:
+        if node.op_type in REARRANGED and node.input and node.output[0] in uses:
             uses.add(node.input[0])
     return uses
 

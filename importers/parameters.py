@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 _Context = TypeVar("_Context")
@@ -25,6 +26,6 @@ def parametrised(
     def chosen(
         *args: _Parameters.args, **kwargs: _Parameters.kwargs
     ) -> Callable[[_Context], _Result]:
-        return lambda context: convert(context, *args, **kwargs)
+        return wraps(convert)(lambda context: convert(context, *args, **kwargs))
 
     return chosen

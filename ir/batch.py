@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ir.batch_following import BatchError, ContradictionError, Follower
 from ir.graph import OpGraph
-from ir.rule import ShardingRule
 
 __all__ = ["BatchError", "batch_dims", "find_batch", "with_batch"]
 
@@ -79,7 +78,6 @@ class _Trials:
     old: int
     batch: int = 0
     """The new one, where the graph has to have a form with it."""
-    rules: dict[str, ShardingRule] = field(default_factory=dict)
     error: BatchError | None = None
     """Why the likeliest reading cannot be meant."""
 
@@ -117,21 +115,33 @@ class _Trials:
             if not waiting:
                 return
             chosen = waiting.pop()
-            found = Follower(self.graph, self.old, self.rules, chosen, widely)
-            contradicted = False
-            try:
-                found.run()
-                if self.batch:
-                    found.scaled(self.batch)
-            except ContradictionError as error:
-                self.error, contradicted = self.error or error, True
-            except BatchError as error:
-                found.error = error
+            found, contradiction = self._scalable(self._walked(chosen, widely=widely))
+            self.error = self.error or contradiction
             for step in range(len(chosen), len(found.trail)):
                 taken = tuple(choice for _, choice, _ in found.trail[:step])
                 waiting += [(*taken, n) for n in range(found.trail[step][2] - 1, 0, -1)]
-            if not contradicted:
+            if contradiction is None:
                 yield found
+
+    def _walked(self, chosen: tuple[int, ...], *, widely: bool) -> Follower:
+        """A walk that takes some readings; the same for every new batch."""
+        known, key = self.graph.once("walks of the batch", _none_yet), (self.old, chosen, widely)
+        if key not in known:
+            known[key] = Follower(self.graph, self.old, chosen, widely)
+            try:
+                known[key].run()
+            except BatchError as error:
+                known[key].error = error.with_traceback(None)
+        return known[key]
+
+    def _scalable(self, found: Follower) -> tuple[Follower, ContradictionError | None]:
+        """A walk with the error that ended it or its scaling, and why it cannot be meant."""
+        if found.error is None and self.batch:
+            try:
+                found.scaled(self.batch)
+            except BatchError as error:
+                found = replace(found, error=error)
+        return found, found.error if isinstance(found.error, ContradictionError) else None
 
     def _ambiguous(self, one: Follower, other: Follower) -> BatchError:
         pairs = zip(one.trail, other.trail, strict=False)
@@ -142,3 +152,7 @@ class _Trials:
             f"  at:  {op.scope or 'the top of the model'}\n"
             "  fix: export the model with the batch wanted, or with a batch that no other size has"
         )
+
+
+def _none_yet(_: OpGraph) -> dict[tuple[int, tuple[int, ...], bool], Follower]:
+    return {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ir.batch_moves import Place, Reading, Readings, readings
 from ir.graph import Op, OpGraph, Role, Tensor, unused_name
+from ir.graph_rules import rule_of
 from ir.ops import OpView, Resizing, is_described, lookup
 from ir.resizing import rewritten
 from ir.rule import FactorMap, ShardingRule
@@ -27,7 +28,6 @@ class Follower:
 
     graph: OpGraph
     old: int
-    rules: dict[str, ShardingRule]
     chosen: tuple[int, ...] = ()
     """Which reading to take at the operators that have several, in the order of their discovery."""
     widely: bool = False
@@ -46,6 +46,8 @@ class Follower:
     """Operands that need an Expand in front of an operator: operator name to tensor to dimension.
     """
     _taken: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _scaled: OpGraph | None = None
+    """The last one."""
 
     def dims(self) -> Mapping[str, int]:
         """Dimension that grows with the batch, by tensor."""
@@ -63,11 +65,6 @@ class Follower:
             known = len(self.where)
             for op in self.graph.ops:
                 self._follow(op)
-
-    def _rule(self, op: Op) -> ShardingRule:
-        if op.name not in self.rules:
-            self.rules[op.name] = lookup(op.kind).rule(OpView(op, self.graph))
-        return self.rules[op.name]
 
     def _follow(self, op: Op) -> None:
         held = {i: self.where[n] for i, n in enumerate(op.inputs) if n in self.where}
@@ -108,7 +105,7 @@ class Follower:
         self.where[name] = place
 
     def _by_rule(self, op: Op, held: Mapping[int, Place]) -> None:
-        rule = self._rule(op)
+        rule = rule_of(op, self.graph)
         by_operand = {i: self._factor(op, rule, i, place) for i, place in held.items()}
         found = set(by_operand.values())
         if len({factor for factor, _ in found}) > 1:
@@ -190,7 +187,7 @@ class Follower:
             return False
         if lookup(maker.kind).resizing is Resizing.MULTIPLIED:
             return self._repeats(maker, place)
-        rule = self._rule(maker)
+        rule = rule_of(maker, self.graph)
         mapping = rule.results[maker.outputs.index(name)]
         factors = mapping[place.dim] if mapping else ()
         found = place.inside([rule.sizes[f] for f in factors]) if factors else None
@@ -219,6 +216,11 @@ class Follower:
         Raises:
             BatchError: a size does not divide, an element would be lost, or no output has it.
         """
+        if self._scaled is None or self._scaled.batch != batch:
+            self._scaled = self._made(batch)
+        return self._scaled
+
+    def _made(self, batch: int) -> OpGraph:
         tensors = dict(self.graph.tensors)
         for name, place in self.where.items():
             tensors[name] = self._resized(tensors[name], place, batch)
@@ -230,7 +232,9 @@ class Follower:
                 "  fix: export the model with the batch wanted"
             )
         found = replace(self.graph, tensors=tensors, ops=tuple(ops), batch=batch)
-        return replace(found, ops=tuple(self._rewritten(op, found) for op in ops))
+        known = {op.name: op for op in self.graph.ops}
+        rewritten_ops = (self._rewritten(op, known.get(op.name, op), found) for op in ops)
+        return replace(found, ops=tuple(rewritten_ops))
 
     def _resized(self, tensor: Tensor, place: Place, batch: int) -> Tensor:
         dims = list(tensor.dims)
@@ -243,8 +247,8 @@ class Follower:
         dims[place.dim] = dims[place.dim] * batch // self.old
         return replace(tensor, dims=tuple(dims))
 
-    def _rewritten(self, op: Op, after: OpGraph) -> Op:
-        """An operator with the attributes that fit its new sizes."""
+    def _rewritten(self, op: Op, known: Op, after: OpGraph) -> Op:
+        """An operator with the attributes that fit its new sizes; known as it was."""
         if not any(n in self.where for n in (*op.inputs, *op.outputs)):
             return op
         if op.kind == "Reshape" and not op.parts:
@@ -252,7 +256,7 @@ class Follower:
             if math.prod(first.dims) != math.prod(last.dims):
                 raise self._lost(op, possible=False)
         before = OpView(op, self.graph)
-        attributes = rewritten(before, after, self._rule(op).sizes)
+        attributes = rewritten(before, after, rule_of(known, self.graph).sizes)
         return op if attributes == op.attributes else replace(op, attributes=attributes)
 
     def _stretched_ops(self, tensors: dict[str, Tensor], batch: int) -> list[Op]:

@@ -10,7 +10,10 @@ from ir.ops.shape import RESHAPES
 from topology.cluster import Cluster
 from topology.mesh import Mesh, grouped_meshes, prime_mesh, reordered_meshes, tier_mesh
 
-__all__ = ["FREE", "MINDSPORE", "TARGETS", "XLA", "Dialect", "dialect_named", "target_with"]
+__all__ = [
+    "FREE", "MINDSPORE", "TARGETS", "USUAL_TARGET", "XLA", "Dialect", "dialect_named",
+    "target_with",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ MINDSPORE = Dialect(
 TARGETS: Mapping[str, Dialect] = MappingProxyType(
     {"mindspore": MINDSPORE, "jax": XLA, "torch": FREE, "generic": FREE}
 )
-"""Dialect of each target of `planner search --target`."""
+"""Dialect of each target of `planner search --target`, the usual one first."""
+USUAL_TARGET = next(iter(TARGETS))
 
 
 def dialect_named(name: str) -> Dialect:

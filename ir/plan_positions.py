@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ir.graph import Op
-from ir.ops import OpView, lookup
+from ir.graph_rules import rule_of
 from ir.plan import Plan
 
 
@@ -14,6 +14,6 @@ def cutting_positions(plan: Plan) -> Iterator[Op]:
     splits = {planned.name: {f for _, f in planned.split} for planned in plan.operators}
     for op in plan.graph.ops:
         split = splits.get(op.name, set())
-        windows = lookup(op.kind).rule(OpView(op, plan.graph)).windows
+        windows = rule_of(op, plan.graph).windows
         if any(window.factor in split for window in windows):
             yield op

@@ -93,6 +93,18 @@ class EdgeTable:
 Table = TypeVar("Table", NodeTable, EdgeTable)
 
 
+def loads_of(
+    table: NodeTable | EdgeTable, columns: int, at: Sequence[int | slice] = (slice(None),)
+) -> FloatArray:
+    """What some candidates or pairs of a table load, shape (columns, ...)."""
+    if table.loads is not None:
+        return np.asarray(table.loads[(slice(None), *at)])
+    time_s = np.asarray(table.time_s[tuple(at)])
+    out = np.zeros((*time_s.shape, columns))
+    out[..., Loads.FIXED] = time_s
+    return np.moveaxis(out, -1, 0)
+
+
 def with_more(table: Table, time_s: FloatArray | float) -> Table:
     """The table with time that nothing hides on top."""
     loads = None if table.loads is None else table.loads.copy()
@@ -161,7 +173,7 @@ class Overlap:
         return out
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """Choose one candidate per node: least total time, memory within the limit at all times."""
 
@@ -198,6 +210,15 @@ class Problem:
         """Number of candidates of each node."""
         counts = [table.time_s.shape[0] for table in self.node_tables]
         return tuple(counts[table] for table in self.node_table_of)
+
+    @cached_property
+    def edges_at(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Of every node its edges in ascending order, each with the node at its other end."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.node_table_of]
+        for edge, (u, v) in enumerate(self.edges):
+            found[u].append((edge, v))
+            found[v].append((edge, u))
+        return tuple(map(tuple, found))
 
     def with_tables(self, nodes: Tables[NodeTable], edges: Tables[EdgeTable]) -> Problem:
         """The problem with other tables, such as `tables_of` makes."""
@@ -326,11 +347,24 @@ class Problem:
 
     def memory_profile(self, choice: Sequence[int]) -> FloatArray:
         """Bytes in use at each time point, shape (T,)."""
-        held = list(_held(self, choice))
+        held = list(self.held(choice, range(len(choice)), range(len(self.edges))))
         starts = np.array([start for start, _, _ in held], dtype=np.intp)
         ends = np.array([end for _, end, _ in held], dtype=np.intp)
         nbytes = np.array([amount for _, _, amount in held], dtype=np.float64)
         return profile_bytes(starts, ends, nbytes, self.time_points)
+
+    def held(
+        self, choice: Sequence[int], nodes: Iterable[int], edges: Iterable[int]
+    ) -> Iterator[tuple[int, int, float]]:
+        """What some nodes and edges hold under a choice: from when, until when, and bytes."""
+        for node in nodes:
+            own = self.node_tables[self.node_table_of[node]].memory_bytes
+            for (start, end), vector in zip(self.node_intervals[node], own, strict=True):
+                yield start, end, float(vector[choice[node]])
+        for edge in edges:
+            (u, v), own = self.edges[edge], self.edge_tables[self.edge_table_of[edge]].memory_bytes
+            for (start, end), matrix in zip(self.edge_intervals[edge], own, strict=True):
+                yield start, end, float(matrix[choice[u], choice[v]])
 
     def peak_bytes(self, choice: Sequence[int]) -> float:
         """Largest number of bytes in use at any time point."""
@@ -364,23 +398,6 @@ def profile_bytes(
     lost = np.bincount(ends, weights=nbytes, minlength=time_points + 1)
     profile: FloatArray = np.cumsum(gained - lost, dtype=np.float64)[:time_points]
     return profile
-
-
-def _held(problem: Problem, choice: Sequence[int]) -> Iterator[tuple[int, int, float]]:
-    for node, (table, intervals) in enumerate(
-        zip(problem.node_table_of, problem.node_intervals, strict=True)
-    ):
-        for (start, end), vector in zip(
-            intervals, problem.node_tables[table].memory_bytes, strict=True
-        ):
-            yield start, end, float(vector[choice[node]])
-    for (u, v), table, intervals in zip(
-        problem.edges, problem.edge_table_of, problem.edge_intervals, strict=True
-    ):
-        for (start, end), matrix in zip(
-            intervals, problem.edge_tables[table].memory_bytes, strict=True
-        ):
-            yield start, end, float(matrix[choice[u], choice[v]])
 
 
 def _counted(table: NodeTable | EdgeTable, weights: FloatArray) -> FloatArray:

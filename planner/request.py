@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from costmodel.memory import Optimizer
 from costmodel.software import GENERIC, SoftwareProfile, software_profile
+from ir.dialects import USUAL_TARGET
 from ir.symbols import Symbol, parse_symbol
 from report.refusal import InfeasibleError
 from topology.cluster import Chip
@@ -83,7 +84,7 @@ class SearchRequest:
     """`data_parallel`, `full_batch`, or cut counts per input; None: data_parallel in training,
     else full_batch.
     """
-    target: str = "mindspore"
+    target: str = USUAL_TARGET
     solver: str = "portfolio"
     effort: int = 1
     time_limit_s: float | None = 30.0
@@ -112,7 +113,7 @@ class SearchRequest:
     """Whether the step counts communication that travels beside computation as hidden (`auto`), or
     everything in turn (`none`)."""
     cost: str = "time"
-    """What is minimised: `time`, or `mindspore`, MindSpore's own cost."""
+    """What is minimised: `time`, or that of the framework's own searches."""
     pins: tuple[tuple[str, Cuts], ...] = field(default=())
     """Names of operators, wildcards allowed, each with the cuts that they are held to."""
 

@@ -87,7 +87,7 @@ def parts(found: Difference, names: tuple[str, str]) -> Iterator[Part]:
         return
     yield Head(_headline(found.step_time_s))
     facts = [(fact.name, fact.first, fact.second) for fact in found.facts]
-    yield Table.of("Request and result", ("", "A", "B"), facts)
+    yield Table.of("Request and result", ("", ("A", Unit.CODE), ("B", Unit.CODE)), facts)
     yield _amounts("Time", (*found.time_by_cause, found.step_time_s), Unit.SECONDS)
     memory = (*found.memory_by_cause, found.peak_memory_bytes)
     yield _amounts("Peak memory of a device", memory, Unit.BYTES)
@@ -130,5 +130,5 @@ def _changes(title: str, changes: Sequence[Change]) -> Table:
         rows += [(each.name, each.count, "A", each.first), ("", "", "B", each.second)]
     rest = changes[_MOST_SHOWN:]
     told = f"and {sum(c.count for c in rest)} others in {len(rest)} groups"
-    columns = (("pattern", Unit.NAME), ("count", Unit.NUMBER), "", "layouts")
+    columns = (("pattern", Unit.NAME), ("count", Unit.NUMBER), "", ("layouts", Unit.CODE))
     return Table.of(title, columns, rows, after=(told,) if rest else ())

@@ -188,7 +188,8 @@ class OperatorExplanation(Record):
     """The next best ones, the best first."""
     neighbours: tuple[Neighbour, ...]
     """The most expensive edge first."""
-    memory: MemoryStatus
+    memory: MemoryStatus | None
+    """None at a glance: the rest stays as planned, and no rival has a step of its own."""
     candidates: int
     """How many there are in the space."""
     place: InStage | None = None

@@ -56,7 +56,7 @@ def _summary(found: PlanExplanation) -> Iterator[Part]:
     yield Table.of(
         "Heaviest operators",
         (("operators", Unit.NAME), ("count", _NUMBER), ("compute", _TIME), ("exposed", _TIME),
-         ("%", Unit.SHARE), "cuts"),
+         ("%", Unit.SHARE), ("cuts", Unit.CODE)),
         [
             (f"{o.label} {o.name}", o.count, o.compute_s, o.communication_s,
              share(o.time_s, whole), o.cuts)
@@ -66,7 +66,7 @@ def _summary(found: PlanExplanation) -> Iterator[Part]:
     )  # fmt: skip
     yield Table.of(
         "Memory at the peak",
-        ("cause", ("bytes", _BYTES), "largest"),
+        ("cause", ("bytes", _BYTES), ("largest", Unit.CODE)),
         [
             (h.cause, h.nbytes, f"{h.largest} ({format_bytes(h.largest_bytes)})")
             for h in found.holders
@@ -92,7 +92,8 @@ def _stages(stages: Sequence[StageStatus]) -> Table:
     """What each stage does; of many alike the first ones and the last."""
     columns = (
         ("stage", _NUMBER), ("rank", _NUMBER), ("busy", _TIME), ("idle", _TIME),
-        ("exposed", _TIME), ("memory", _BYTES), "heaviest operators",
+        ("exposed", _TIME), ("memory", _BYTES),
+        ("heaviest operators", Unit.CODE),
     )  # fmt: skip
     left_out = len(stages) - _MOST_STAGES
     shown = stages if left_out <= 0 else (*stages[: _MOST_STAGES - 1], stages[-1])
@@ -119,9 +120,10 @@ def _operator(found: OperatorExplanation) -> Iterator[Part]:
             f"of {place.micro_batches} micro-batches, {format_seconds(place.work_s)} of work"
         )
     yield Lines("", tuple(lines), soft_wrap=True)
-    yield Lines("", (_memory(found.memory),))
+    if found.memory is not None:
+        yield Lines("", (_memory(found.memory),))
     shown = (found.chosen, *found.rivals)
-    yield _candidates(shown)
+    yield _candidates(shown, replanned=found.memory is not None)
     for number, each in enumerate(shown):
         yield from _candidate(number, each)
     yield _neighbours(found)
@@ -190,16 +192,15 @@ def _delta(delta_s: float | None) -> float | str:
     return "does not fit" if delta_s is None else delta_s
 
 
-def _candidates(shown: Sequence[Candidate]) -> Table:
-    change = Unit.CHANGE_S
-    columns = (
-        "", "layouts", ("here", _TIME), ("rest as planned", change), ("rest replanned", change),
-    )  # fmt: skip
-    rows = [
-        (_letter(number), each.cuts or each.outputs[0], each.local_s,
-         *((None, None) if each.is_chosen else (each.fixed_delta_s, _delta(each.delta_s))))
-        for number, each in enumerate(shown)
-    ]  # fmt: skip
+def _candidates(shown: Sequence[Candidate], *, replanned: bool) -> Table:
+    changes = ("rest as planned", "rest replanned")[: 1 + replanned]
+    columns: list[Column] = ["", ("layouts", Unit.CODE), ("here", _TIME)]
+    columns += [(name, Unit.CHANGE_S) for name in changes]
+    rows: list[Sequence[object]] = []
+    for number, each in enumerate(shown):
+        more = (None, None) if each.is_chosen else (each.fixed_delta_s, _delta(each.delta_s))
+        own = _letter(number), each.cuts or each.outputs[0], each.local_s
+        rows.append((*own, *more[: len(changes)]))
     return Table.of("Candidates, the chosen one first", columns, rows)
 
 
@@ -234,7 +235,11 @@ def _neighbours(found: OperatorExplanation) -> Table:
         )
         for n in found.neighbours
     ]
-    columns: tuple[Column, ...] = (("tensor, neighbour", Unit.NAME), *letters, "cheapest layout")
+    columns: tuple[Column, ...] = (
+        ("tensor, neighbour", Unit.NAME),
+        *letters,
+        ("cheapest layout", Unit.CODE),
+    )
     return Table.of("Redistribution to the neighbours as planned, by candidate", columns, rows)
 
 

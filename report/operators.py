@@ -38,6 +38,20 @@ class OperatorFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ParameterFacts:
+    """One parameter of a plan."""
+
+    planned: PlannedTensor
+    nbytes: float
+    held_bytes: float
+    """Of a device, at rest."""
+    rest: str
+    used: str
+    communication_s: float
+    """Exposed, of its collectives, in one step."""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorGroup:
     """Operators of one label at one place of the model, split alike."""
 
@@ -93,6 +107,25 @@ def operator_facts(plan: Plan) -> tuple[OperatorFacts, ...]:
             not again.isdisjoint(op.outputs),
         )
         for op, planned in zip(plan.graph.ops, plan.operators, strict=True)
+    )
+
+
+def parameter_facts(plan: Plan) -> tuple[ParameterFacts, ...]:
+    """The parameters of a plan, in the order of the model."""
+    axes = Axes.of(plan)
+    spent: dict[str, float] = {}
+    for item in plan.collectives:
+        spent[item.tensor] = spent.get(item.tensor, 0.0) + item.exposed_s
+    return tuple(
+        ParameterFacts(
+            tensor,
+            parameter_bytes(tensor),
+            parameter_bytes(tensor) * local_share(tensor.layout, axis_sizes(plan, tensor.stage)),
+            axes.layout(tensor.layout),
+            _used(tensor, axes),
+            spent.get(tensor.name, 0.0),
+        )
+        for tensor in plan.parameters
     )
 
 
@@ -161,9 +194,12 @@ def _shown(names: Sequence[str]) -> str:
 
 def rest_and_use(tensor: PlannedTensor, axes: Axes) -> str:
     """The layout of a parameter at rest, and as used if that is another."""
-    rest = axes.layout(tensor.layout)
-    used = "not read" if tensor.used is None else axes.layout(tensor.used)
+    rest, used = axes.layout(tensor.layout), _used(tensor, axes)
     return rest if used == rest else f"{rest} -> {used}"
+
+
+def _used(tensor: PlannedTensor, axes: Axes) -> str:
+    return "not read" if tensor.used is None else axes.layout(tensor.used)
 
 
 def parameter_bytes(tensor: PlannedTensor) -> float:

@@ -22,7 +22,7 @@ from ir.throughput import Rates, rates_of
 from report.operators import OperatorGroup, ParameterGroup, recomputed_groups
 from report.operators import operator_groups as groups_of_operators
 from report.operators import parameter_groups as groups_of_parameters
-from topology.units import format_bytes
+from topology.units import format_bytes, format_seconds
 
 COMPUTE = (Cause.COMPUTE_FORWARD, Cause.COMPUTE_BACKWARD, Cause.RECOMPUTE, Cause.UPDATE)
 """Causes that stand first, in this order."""
@@ -57,6 +57,16 @@ class Traffic:
     """Of a device."""
     exposed_s: float
     hidden_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that stands above all tables."""
+
+    key: str
+    value: float | None
+    text: str
+    label: str
 
 
 @dataclass(frozen=True)
@@ -144,6 +154,31 @@ class PlanReport:
         )
 
     @property
+    def what(self) -> str:
+        """What a step is."""
+        return "one training step" if self.trains else "one forward pass"
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """What the plan is of, a phrase each."""
+        return tuple(filter(None, (self.name, self.what, *self.job, self.split, self.place)))
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """Step, throughput, memory and how good the plan is."""
+        peak, limit = self.estimate.peak_memory_bytes, self.estimate.memory_limit_bytes
+        used = f", {100 * peak / limit:.1f} % of the limit" if math.isfinite(limit) else ""
+        first, *others = self.rates.words or ("",)
+        samples, step_s = self.rates.samples_per_s, self.step_s
+        found = (
+            Figure("step_s", step_s, format_seconds(step_s), f"step time, {self.certainty}"),
+            Figure("samples_per_s", samples, first, ", ".join(("throughput", *others))),
+            Figure("peak_bytes", peak, format_bytes(peak), f"peak memory{used}"),
+            Figure("gap", self.plan.bound.gap, self.gap, "above the proven bound"),
+        )
+        return tuple(each for each in found if each.text)
+
+    @property
     def split(self) -> str:
         """How a batch that does not fit as one was split; empty where it fits."""
         return split_text(self.plan)
@@ -222,6 +257,16 @@ class PlanReport:
     def operators_s(self) -> float:
         """What the times of operators are parts of: a step of every part of the machine."""
         return self.step_s * self.plan.pipeline.parts
+
+    @property
+    def model_operators(self) -> int:
+        """Operators of the model that those of the plan stand for."""
+        return sum(max(1, len(op.parts)) for op in self.plan.graph.ops)
+
+    @property
+    def elements(self) -> int:
+        """Of all parameters."""
+        return sum(math.prod(tensor.dims) for tensor in self.plan.parameters)
 
     @cached_property
     def parameters(self) -> tuple[ParameterGroup, ...]:

@@ -161,7 +161,7 @@ def parts(facts: OperatorReport) -> Iterator[Part]:
         return
     columns = (
         "collective", ("count", Unit.NUMBER), ("bytes", Unit.BYTES), ("exposed", Unit.SECONDS),
-        ("hidden", Unit.SECONDS), "over", "for",
+        ("hidden", Unit.SECONDS), ("over", Unit.CODE), "for",
     )  # fmt: skip
     rows = [
         (c.kind.replace("_", "-"), c.count, c.nbytes, c.exposed_s, c.hidden_s,

@@ -55,6 +55,15 @@ def memory_table(report: PlanReport) -> Table:
     return Table.of("Peak memory of a device", columns, rows, total=len(causes))
 
 
+def holder_table(holders: Sequence[tuple[str, str, float]], peak: float) -> Table:
+    """Name, cause and bytes of what holds most of a device at the peak."""
+    columns = (
+        ("operator or tensor", Unit.NAME), "as", ("memory", Unit.BYTES), ("%", Unit.SHARE),
+    )  # fmt: skip
+    rows = [(*holder, share(holder[-1], peak)) for holder in holders]
+    return Table.of("Who holds most at the peak", columns, rows)
+
+
 def stage_table(report: PlanReport) -> Table:
     """Stages, what each takes for one micro-batch, and what is sent."""
     pipeline = report.plan.pipeline
@@ -172,7 +181,7 @@ def operator_table(
     parts: list[Column] = [("compute", seconds), ("exposed", seconds)] if in_full else []
     columns: list[Column] = [
         ("operator", Unit.NAME), ("count", Unit.NUMBER), ("time", seconds), ("%", Unit.SHARE),
-        *parts, "layouts",
+        *parts, ("layouts", Unit.CODE),
     ]  # fmt: skip
     whole, rows = report.operators_s, []
     for g in groups:
@@ -192,7 +201,8 @@ def operator_table(
 def parameter_table(report: PlanReport, groups: Sequence[ParameterGroup]) -> Table:
     """Groups of equal parameters, with what the rest holds."""
     columns = (
-        ("parameter", Unit.NAME), ("count", Unit.NUMBER), "dims", ("bytes", Unit.BYTES), "layouts",
+        ("parameter", Unit.NAME), ("count", Unit.NUMBER), ("dims", Unit.CODE),
+        ("bytes", Unit.BYTES), ("layouts", Unit.CODE),
     )  # fmt: skip
     rows = [
         (g.where, g.count, "x".join(map(str, g.example.dims)) or "1", g.nbytes, g.layouts)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import TypeAlias
+from enum import StrEnum
+from typing import Any, TypeAlias
 
 from topology.units import format_bandwidth, format_bytes, format_flops, format_seconds
 
 __all__ = [
-    "Cell", "Column", "Head", "Lines", "Part", "Table", "Unit", "numbers", "percent", "share",
-    "shown",
+    "Cell", "Column", "Head", "Lines", "Part", "Table", "Unit", "numbers", "percent", "plain",
+    "plain_parts", "share", "shown",
 ]  # fmt: skip
 
 
-class Unit(Enum):
+class Unit(StrEnum):
     """How the values of a column are written."""
 
     TEXT = "text"
     NAME = "name"
     """Text that may lose its middle where there is little room."""
+    CODE = "code"
+    """Text that is the same in every language: layouts, cuts, names of a model."""
     NUMBER = "number"
     """A count, or a number that is text already."""
     SECONDS = "s"
@@ -35,7 +37,7 @@ class Unit(Enum):
 
     @property
     def is_text(self) -> bool:
-        return self in {Unit.TEXT, Unit.NAME}
+        return self in {Unit.TEXT, Unit.NAME, Unit.CODE}
 
 
 _WRITERS = {
@@ -137,3 +139,30 @@ class Head:
 
 Part: TypeAlias = Head | Lines | Table
 """What an output consists of."""
+
+
+def plain(part: Part) -> dict[str, Any]:
+    """A part as JSON values, its cells as people read them.
+
+    >>> plain(Table.of("Time", ("cause", ("time", Unit.SECONDS)), [("step", 0.5)], total=0))["rows"]
+    [['step', '500 ms']]
+    >>> plain(Lines("Notes", ("none",), "- "))
+    {'title': 'Notes', 'lines': ['none'], 'bullet': '- '}
+    """
+    if isinstance(part, Table):
+        columns = [list(column) for column in part.columns]
+        table = {"title": part.title, "columns": columns, "rows": part.texts}
+        return table | {"total": part.total, "after": list(part.after)}
+    lines = [line.strip("\n") for line in part.lines if line]
+    return {"title": part.title, "lines": lines, "bullet": getattr(part, "bullet", "")}
+
+
+def plain_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    """An output as JSON values, without the parts that say nothing."""
+    return [plain(part) for part in parts if _says_something(part)]
+
+
+def _says_something(part: Part) -> bool:
+    if isinstance(part, Table):
+        return bool(part.rows or part.after)
+    return bool(part.lines) or isinstance(part, Head)

@@ -248,6 +248,36 @@ class Cluster:
         changed = self.tiers[index].scaled(factor)
         return replace(self, tiers=(*self.tiers[:index], changed, *self.tiers[index + 1 :]))
 
+    def scaled(
+        self,
+        *,
+        bandwidth: float = 1.0,
+        latency: float = 1.0,
+        memory: float = 1.0,
+        compute: float = 1.0,
+    ) -> Self:
+        """The same machine with some of its numbers multiplied.
+
+        Args:
+            bandwidth: of every link and of what links share.
+            latency: of every link, and of the steps that the library was measured with.
+            memory: of the capacity of every device.
+            compute: of the arithmetic rates of every device; the bandwidth of its memory stays.
+        """
+        found, chip = self, self.chip
+        if bandwidth != 1.0:
+            found = replace(found, tiers=tuple(tier.scaled(bandwidth) for tier in found.tiers))
+        if latency != 1.0:
+            tiers = tuple(replace(tier, latency_s=tier.latency_s * latency) for tier in found.tiers)
+            library = None if self.library is None else self.library.slower(latency)
+            found = replace(found, tiers=tiers, library=library)
+        if memory != 1.0:
+            chip = replace(chip, memory_bytes=round(chip.memory_bytes * memory))
+        if compute != 1.0:
+            peaks = {dtype: flops * compute for dtype, flops in chip.peak_flops.items()}
+            chip = replace(chip, peak_flops=peaks, vector_flops=chip.vector_flops * compute)
+        return replace(found, chip=chip) if chip is not found.chip else found
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` restores an equal cluster."""
         record = asdict(self)

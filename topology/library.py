@@ -1,8 +1,8 @@
 """The communication library of a machine: how it chooses algorithms, and its measured constants."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import data
 from topology.errors import ClusterError, unknown_part
@@ -16,6 +16,8 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "xla": ("",),
 }
 """Generations of hardware that a library tells apart."""
+_LATENCIES = ("_start_s", "_step_s", "_fill_s", "_peer_s")
+"""How names of its constants end that are seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,14 @@ class Library:
                 "the library of a cluster",
                 f"use one of {', '.join(library_choices())}",
             )
+
+    def slower(self, factor: float) -> Self:
+        """The same whose steps take so many times as long."""
+        constants = {
+            name: value * factor if name.endswith(_LATENCIES) else value
+            for name, value in self.constants.items()
+        }
+        return replace(self, constants=constants)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `Library(**record)` restores it."""

@@ -1,10 +1,10 @@
 """Meshes: named axes over the ranks of a cluster, each axis inside one tier."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby, permutations, product
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -92,21 +92,15 @@ class Mesh:
         devices = np.arange(self.size).reshape(sizes).transpose(np.argsort(order))
         return tuple(devices.ravel().tolist())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `from_dict` restores an equal mesh."""
-        return {"axes": [asdict(axis) for axis in self.axes]}
+    @property
+    def rows(self) -> tuple[tuple[str, int, int], ...]:
+        """As plans have it: name, size and tier of every axis; `of_rows` restores an equal mesh."""
+        return tuple((axis.name, axis.size, axis.tier) for axis in self.axes)
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """The mesh that `to_dict` wrote."""
-        try:
-            return cls(tuple(MeshAxis(**axis) for axis in record["axes"]))
-        except (KeyError, TypeError) as fault:
-            raise ClusterError(
-                f"the record is not a mesh ({type(fault).__name__}: {fault})",
-                "the mesh of a plan file",
-                "write the plan again with this version of the planner",
-            ) from fault
+    def of_rows(cls, rows: Iterable[tuple[str, int, int]]) -> Self:
+        """The mesh that a plan has."""
+        return cls(tuple(MeshAxis(*row) for row in rows))
 
     def __str__(self) -> str:
         return " x ".join(str(axis) for axis in self.axes)

@@ -25,7 +25,7 @@ from ir.graph import Tensor
 from ir.plan import LEAVES, Plan, PlannedCollective, PlannedOperator
 from ir.plan_enums import Cause
 from topology.cluster import Cluster
-from topology.mesh import Mesh, MeshAxis
+from topology.mesh import Mesh
 
 
 class OperatorTask(NamedTuple):
@@ -78,7 +78,7 @@ class OperatorTasks:
         self.software = software_of(self.plan)
         self.in_line = has_overlap(self.plan)
         self.axes = {name: i for i, (name, _, _) in enumerate(self.plan.mesh)}
-        mesh = Mesh(tuple(MeshAxis(*axis) for axis in self.plan.mesh))
+        mesh = Mesh.of_rows(self.plan.mesh)
         self.ports = Ports(self.device, Cluster.from_dict(self.plan.cluster), mesh)
         self._expect()
 

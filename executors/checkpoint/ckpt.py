@@ -42,7 +42,7 @@ _DTYPES = MappingProxyType(
     }
 )  # fmt: skip
 _NAMES = MappingProxyType({dtype: name for name, dtype in _DTYPES.items()})
-_FIX = "save the checkpoint again; this file is damaged or encrypted, or no MindSpore checkpoint"
+_FIX = "save the checkpoint again; this file is damaged, encrypted or of another form"
 
 
 def read_ckpt(path: Path) -> CheckpointFile:
@@ -60,7 +60,7 @@ def read_ckpt(path: Path) -> CheckpointFile:
             entries = _entries(data, end)
         except WireError as error:
             place = f"{path}, byte {error.offset}"
-            raise CheckpointError(f"no MindSpore checkpoint: {error.what}", place, _FIX) from None
+            raise CheckpointError(f"not in the form .ckpt: {error.what}", place, _FIX) from None
         except CheckpointError as error:
             raise CheckpointError(str(error), str(path), _FIX) from None
     return CheckpointFile(path, "ckpt", size, entries)
@@ -191,7 +191,7 @@ def laid_out_ckpt(
     position = 0
     for name, dtype, dims in tensors:
         if dtype not in _NAMES:
-            what, fix = f"MindSpore has no type {dtype}", "write --format safetensors"
+            what, fix = f"a .ckpt has no type {dtype}", "write --format safetensors"
             raise CheckpointError(what, f"tensor {name!r}", fix)
         total, segments = entry_bytes(dtype, dims), []
         for start in range(0, max(total, 1), PIECE_BYTES):

@@ -11,25 +11,24 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from executors.device import DeviceAlgorithm
+from executors.device_algorithms import attention, indexing, quantised
 from executors.device_algorithms.attention import ATTENTION
 from executors.device_algorithms.experts import EXPERTS
-from executors.device_algorithms.indexing import INDEXING
 from executors.device_algorithms.losses import LOSSES
 from executors.device_algorithms.normalisations import NORMALISATIONS
-from executors.device_algorithms.quantised import QUANTISED
 from executors.device_algorithms.recurrent import RECURRENT
 from executors.device_algorithms.statistics import STATISTICS
+from ir.semantics import named
 
 __all__ = ["DEVICE_ALGORITHMS"]
 
 DEVICE_ALGORITHMS: Mapping[str, DeviceAlgorithm] = MappingProxyType(
     {
         **ATTENTION,
+        **named(attention, indexing, quantised),
         **EXPERTS,
-        **INDEXING,
         **LOSSES,
         **NORMALISATIONS,
-        **QUANTISED,
         **RECURRENT,
         **STATISTICS,
     }

@@ -32,7 +32,7 @@ def attention(device: Device) -> Running:
     return device.run(with_attributes(device.op, **own))
 
 
-def _rotary(device: Device) -> Running:
+def rotary(device: Device) -> Running:
     """Heads of the device; positions that are not told for every row count from its first."""
     yield from ()
     dims = device.dims(0)
@@ -51,9 +51,5 @@ def _heads_of_device(device: Device) -> Running:
 
 
 ATTENTION: Mapping[str, DeviceAlgorithm] = MappingProxyType(
-    {
-        **dict.fromkeys(_COUNTS, _heads_of_device),
-        "Attention": attention,
-        "RotaryEmbedding": _rotary,
-    }
+    dict.fromkeys(_COUNTS, _heads_of_device)
 )

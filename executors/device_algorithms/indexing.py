@@ -4,11 +4,9 @@ where a part begins.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
-from executors.device import Device, DeviceAlgorithm, Running, view_of
+from executors.device import Device, Running, view_of
 from ir.semantics.arrays import np
 
 
@@ -19,7 +17,7 @@ def own_rows(rows: Any, size: int, first: int, count: int) -> tuple[Any, Any]:
     return mine, np.where(mine, wanted, 0)
 
 
-def _gather(device: Device) -> Running:
+def gather(device: Device) -> Running:
     """Rows that another device has are zeros here."""
     yield from ()
     axis = device.call().int("axis")
@@ -36,7 +34,7 @@ def _gather(device: Device) -> Running:
     return [np.where(np.reshape(mine, shape), found, np.zeros_like(found))]
 
 
-def _gather_nd(device: Device) -> Running:
+def gather_nd(device: Device) -> Running:
     """A coordinate that is the position itself counts from where the part begins."""
     yield from ()
     data, rows = device.operands[0], device.operands[1]
@@ -48,7 +46,7 @@ def _gather_nd(device: Device) -> Running:
     return device.run(operands=[data, rows])
 
 
-def _one_hot(device: Device) -> Running:
+def one_hot(device: Device) -> Running:
     """Of a new dimension that is split every device keeps its own elements."""
     yield from ()
     axis = device.call().int("axis", len(device.dims(0)))
@@ -70,13 +68,13 @@ def _data_once(device: Device) -> Any:
     return data if device.leads([a for a in shared if a not in held]) else np.zeros_like(data)
 
 
-def _scatter_elements(device: Device) -> Running:
+def scatter_elements(device: Device) -> Running:
     """Devices with different updates add them to zeros, but for the first, which has the data."""
     yield from ()
     return device.run(operands=[_data_once(device), *device.operands[1:3]])
 
 
-def _scatter_nd(device: Device) -> Running:
+def scatter_nd(device: Device) -> Running:
     """Updates of rows that another device has go to a row behind the part, which is cut off."""
     yield from ()
     part, rows, values = _data_once(device), device.operands[1], device.operands[2]
@@ -96,14 +94,3 @@ def _scatter_nd(device: Device) -> Running:
     given = [wide, np.stack(columns, axis=-1), values]
     (found,) = device.run(operands=given, result_dims=[tuple(wide.shape)])
     return [found[tuple(slice(0, size) for size in part.shape)]]
-
-
-INDEXING: Mapping[str, DeviceAlgorithm] = MappingProxyType(
-    {
-        "Gather": _gather,
-        "GatherND": _gather_nd,
-        "OneHot": _one_hot,
-        "ScatterElements": _scatter_elements,
-        "ScatterND": _scatter_nd,
-    }
-)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from executors.device import (
     AllReduce,
     Device,
-    DeviceAlgorithm,
     Running,
     with_groups,
 )
@@ -23,7 +19,7 @@ from ir.semantics.arrays import np
 from ir.semantics.statistics import Combine
 
 
-def _dynamic(device: Device) -> Running:
+def dynamic_quantise(device: Device) -> Running:
     """The range of all elements, with zero in it, becomes the range of a byte."""
     data = device.operands[0]
     axes = device.axes_of(0, range(data.ndim))
@@ -34,7 +30,7 @@ def _dynamic(device: Device) -> Running:
     return quantised(data, low, high)[: len(device.results)]
 
 
-def _rounded_matmul(device: Device) -> Running:
+def rounded_matmul(device: Device) -> Running:
     """Products of whole numbers are summed over the devices, then rounded."""
     left, right = (len(device.dims(i)) for i in (0, 3))
     columns = device.axes_of(0, (left - 1,))
@@ -46,19 +42,10 @@ def _rounded_matmul(device: Device) -> Running:
     return [rounded_product(device.operands, total)]
 
 
-def _rounded_conv(device: Device) -> Running:
+def rounded_conv(device: Device) -> Running:
     own = with_groups(device, device.op)
     summed = device.axes_of(3, (1,))
     if not summed:
         return device.run(own)
     total = yield AllReduce(image(device.call(own), 0, 3, (2, 5)), summed)
     return [rounded_image(device.operands, total)]
-
-
-QUANTISED: Mapping[str, DeviceAlgorithm] = MappingProxyType(
-    {
-        "DynamicQuantizeLinear": _dynamic,
-        "QLinearMatMul": _rounded_matmul,
-        "QLinearConv": _rounded_conv,
-    }
-)

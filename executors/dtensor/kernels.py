@@ -13,42 +13,18 @@ from typing import Any, TypeAlias
 
 import torch
 
+from executors.dtensor import kernels_attention, kernels_images, kernels_shape
 from executors.dtensor.arrays import in_torch
 from executors.dtensor.call import Call, Kernel
-from executors.dtensor.kernels_attention import ATTENTION
-from executors.dtensor.kernels_images import IMAGES
-from executors.dtensor.kernels_shape import SHAPE
 from executors.dtensor.kernels_statistics import STATISTICS
-from executors.dtensor.numbers import same_kind
 from executors.semantics import SEMANTICS
 from ir.ops import catalogue
+from ir.semantics import named
 from ir.semantics.call import applied
 
 __all__ = ["KERNELS", "Kernel"]
 
 Tensor: TypeAlias = Any
-
-
-def _gather(call: Call) -> list[Tensor]:
-    """A lookup of rows of a table is an embedding, for which DTensor has a rule of its own."""
-    table, rows, axis = call[0], call[1], call.int("axis")
-    rows = torch.where(rows < 0, rows + table.shape[axis], rows)
-    if axis == 0 and table.ndim == 2 and table.is_floating_point():
-        return [torch.nn.functional.embedding(rows, table)]
-    found = torch.index_select(table, axis, rows.reshape(-1))
-    return [found.reshape((*table.shape[:axis], *rows.shape, *table.shape[axis + 1 :]))]
-
-
-def _gather_nd(call: Call) -> list[Tensor]:
-    """Numbers of the coordinates are not looked at: they may lie on another device, or nowhere."""
-    data, rows, batch = call[0], call[1], call.int("batch_dims")
-    index: list[Tensor] = []
-    for dim in range(batch):
-        shape = [-1 if d == dim else 1 for d in range(rows.ndim - 1)]
-        places = torch.arange(data.shape[dim], device=data.device).reshape(shape)
-        index.append(same_kind(data, places))
-    index += [rows[..., i] for i in range(rows.shape[-1])]
-    return [data[tuple(index)]]
 
 
 _NATIVE: Mapping[str, Kernel] = MappingProxyType(
@@ -58,14 +34,7 @@ _NATIVE: Mapping[str, Kernel] = MappingProxyType(
             for kind, entry in catalogue().items()
             if entry.function and entry.function.torch
         },
-        "Div": lambda c: [
-            torch.div(c[0], c[1], rounding_mode=None if c[0].is_floating_point() else "trunc")
-        ],
-        "Gather": _gather,
-        "GatherND": _gather_nd,
-        **ATTENTION,
-        **IMAGES,
-        **SHAPE,
+        **named(kernels_attention, kernels_images, kernels_shape),
         **STATISTICS,
     }
 )

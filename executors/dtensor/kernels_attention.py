@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
-from executors.dtensor.call import Call, Kernel
+from executors.dtensor.call import Call
 from executors.dtensor.numbers import same_kind
 
 
@@ -73,7 +71,7 @@ def _by_scores(call: Call, query: Any, key: Any, value: Any) -> Any:
     return torch.matmul(torch._safe_softmax(scores, -1), value)  # noqa: SLF001  0 without keys
 
 
-def _attention(call: Call) -> list[Any]:
+def attention(call: Call) -> list[Any]:
     if len(call.result_dims) > 1 or any(call.has(i) for i in (4, 5, 6)):
         raise NotImplementedError("attention with a cache")
     if call.has(3) and call[3].shape[-1] < call[1].shape[-2]:
@@ -95,6 +93,3 @@ def _attention(call: Call) -> list[Any]:
         batch, heads, rows, width = found.shape
         found = found.permute(0, 2, 1, 3).reshape(batch, rows, heads * width)
     return [found]
-
-
-ATTENTION: Mapping[str, Kernel] = MappingProxyType({"Attention": _attention})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from executors.dtensor.call import Call, Kernel
+from executors.dtensor.call import Call
 from executors.semantics.windows import paddings
 
 _CONVOLUTIONS = (torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d)
@@ -35,7 +34,7 @@ def _padded(call: Call, widths: Sequence[tuple[int, int]], value: float) -> Any:
     return torch.nn.functional.pad(call[0], flat, value=value) if any(flat) else call[0]
 
 
-def _conv(call: Call) -> list[Any]:
+def conv(call: Call) -> list[Any]:
     data, weight = call[0], call[1]
     kernel = tuple(weight.shape[2:])
     rank = len(kernel)
@@ -55,7 +54,7 @@ def _conv(call: Call) -> list[Any]:
     ]
 
 
-def _conv_transpose(call: Call) -> list[Any]:
+def conv_transpose(call: Call) -> list[Any]:
     """Without padding; what the result has not is cut off, what nothing reaches is zero."""
     data, weight = call[0], call[1]
     rank = weight.ndim - 2
@@ -73,7 +72,7 @@ def _conv_transpose(call: Call) -> list[Any]:
     return [torch.nn.functional.pad(found, short) if any(short) else found]
 
 
-def _max_pool(call: Call) -> list[Any]:
+def max_pool(call: Call) -> list[Any]:
     if len(call.result_dims) > 1:
         raise NotImplementedError("places of the largest elements")
     kernel = call.ints("kernel_shape")
@@ -83,7 +82,7 @@ def _max_pool(call: Call) -> list[Any]:
     return [_MAXIMA[rank - 1](image, kernel, strides, 0, dilations)]
 
 
-def _average_pool(call: Call) -> list[Any]:
+def average_pool(call: Call) -> list[Any]:
     kernel = call.ints("kernel_shape")
     rank, widths = len(kernel), paddings(call, call[0].shape[2:], kernel)
     if any(d != 1 for d in call.ints("dilations", (1,) * rank)):
@@ -94,13 +93,3 @@ def _average_pool(call: Call) -> list[Any]:
         raise NotImplementedError("an average over windows that are padded unevenly")
     counted = bool(call.int("count_include_pad"))
     return [_MEANS[rank - 1](call[0], kernel, strides, pads[:rank], count_include_pad=counted)]
-
-
-IMAGES: Mapping[str, Kernel] = MappingProxyType(
-    {
-        "Conv": _conv,
-        "ConvTranspose": _conv_transpose,
-        "MaxPool": _max_pool,
-        "AveragePool": _average_pool,
-    }
-)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
 import onnx
 
 from executors.placement import Array
 from ir.ops.linear_attention import CHANNELS_LAST, KEY_HEADS
 from ir.semantics.arrays import constant, converted, np
-from ir.semantics.call import Call, Semantics
+from ir.semantics.call import Call
 
 _AFTER_SOFTCAP, _AFTER_MASK, _AFTER_SOFTMAX = 1, 2, 3
 """Values of `qk_matmul_output_mode`; 0 is the product alone."""
@@ -83,7 +81,7 @@ def _probabilities(scores: Array, bias: Array, precision: int) -> Array:
     return converted(np.where(blind, 0.0, found), scores.dtype)
 
 
-def _attention(call: Call) -> list[Array]:
+def attention(call: Call) -> list[Array]:
     query, key, value = call[0], call[1], call[2]
     apart = query.ndim == 4
     if not apart:
@@ -119,7 +117,7 @@ def _attention(call: Call) -> list[Array]:
     return results[: len(call.result_dims)]
 
 
-def _packed_attention(call: Call) -> list[Array]:
+def packed_attention(call: Call) -> list[Array]:
     """Rows see those of their own sequence."""
     heads = call.int("num_heads")
     query, key, value = (_heads_apart(call[i][None], heads) for i in range(3))
@@ -131,7 +129,7 @@ def _packed_attention(call: Call) -> list[Array]:
     return [np.reshape(np.swapaxes(out, 0, 1), (out.shape[1], -1))]
 
 
-def _rotary(call: Call) -> list[Array]:
+def rotary(call: Call) -> list[Array]:
     """Pairs of features, side by side or half the width apart, turned by the angle of the row."""
     data = call[0]
     apart = data.ndim == 4
@@ -160,7 +158,7 @@ def _rotary(call: Call) -> list[Array]:
     return [np.transpose(out, (0, 2, 1, 3)) if apart else np.reshape(out, data.shape)]
 
 
-def _linear_attention(call: Call) -> list[Array]:
+def linear_attention(call: Call) -> list[Array]:
     """A matrix for every head, changed and read row by row."""
     heads, groups = call.int("q_num_heads"), call.int("kv_num_heads")
     query, value = _heads_apart(call[0], heads), _heads_apart(call[2], groups)
@@ -188,7 +186,7 @@ def _linear_attention(call: Call) -> list[Array]:
     return results[: len(call.result_dims)]
 
 
-def _causal_conv(call: Call) -> list[Array]:
+def causal_conv(call: Call) -> list[Array]:
     """Every channel with its own kernel over the positions so far."""
     last = call.int(CHANNELS_LAST)
     data, weight = np.swapaxes(call[0], 1, 2) if last else call[0], call[1]
@@ -203,7 +201,7 @@ def _causal_conv(call: Call) -> list[Array]:
     return [out, line[:, :, length:]][: len(call.result_dims)]
 
 
-def _selective_scan(call: Call) -> list[Array]:
+def selective_scan(call: Call) -> list[Array]:
     """A few numbers for every channel, changed and read row by row."""
     value, step, decay, write, read = (call[i] for i in range(5))
     state = np.zeros((value.shape[0], *decay.shape))
@@ -213,15 +211,3 @@ def _selective_scan(call: Call) -> list[Array]:
         state = state * np.exp(here * decay) + here * (value[:, row, :, None] * write[:, row, None])
         out.append(np.einsum("bcd,bd->bc", state, read[:, row]))
     return [np.stack(out, axis=1)]
-
-
-ATTENTION: Mapping[str, Semantics] = MappingProxyType(
-    {
-        "Attention": _attention,
-        "PackedMultiHeadAttention": _packed_attention,
-        "RotaryEmbedding": _rotary,
-        "LinearAttention": _linear_attention,
-        "SelectiveScan": _selective_scan,
-        "CausalConvWithState": _causal_conv,
-    }
-)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from executors.placement import Array
 from executors.semantics import onnx_forms
-from executors.semantics.reference_maps import rearranged_as
+from executors.semantics.reference_maps import moved_as
 from executors.semantics.windows import (
     Windows,
     seen,
@@ -17,7 +15,7 @@ from executors.semantics.windows import (
     windows_of,
 )
 from ir.semantics.arrays import constant, np
-from ir.semantics.call import Call, Semantics
+from ir.semantics.call import Call
 
 
 def conv(call: Call) -> list[Array]:
@@ -31,7 +29,7 @@ def conv(call: Call) -> list[Array]:
     return [np.reshape(np.matmul(matrix, columns), (data.shape[0], weight.shape[0], *counts))]
 
 
-def _conv_transpose(call: Call) -> list[Array]:
+def conv_transpose(call: Call) -> list[Array]:
     data, weight = call[0], call[1]
     groups, kernel, places = call.int("group", 1), weight.shape[2:], data.shape[2:]
     image, made = call.result_dims[0][2:], weight.shape[1]
@@ -47,7 +45,7 @@ def _pool_windows(call: Call) -> list[Windows]:
     return windows_of(call, call[0].shape[2:], call.result_dims[0][2:], call.ints("kernel_shape"))
 
 
-def _max_pool(call: Call) -> list[Array]:
+def max_pool(call: Call) -> list[Array]:
     windows, dtype = _pool_windows(call), call[0].dtype
     least = np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
     every = np.stack(seen(call[0], windows, least), axis=-1)
@@ -75,7 +73,7 @@ def _positions(call: Call, windows: list[Windows], chosen: Array) -> Array:
     return np.asarray(place, dtype=np.int64)
 
 
-def _average_pool(call: Call) -> list[Array]:
+def average_pool(call: Call) -> list[Array]:
     counted = windows = _pool_windows(call)
     if call.int("count_include_pad"):
         counted = [replace(w, size=w.before + w.size + w.after, before=0) for w in windows]
@@ -84,7 +82,7 @@ def _average_pool(call: Call) -> list[Array]:
     return [np.sum(np.stack(seen(call[0], windows), axis=-1), axis=-1) / number]
 
 
-def _lp_pool(call: Call) -> list[Array]:
+def lp_pool(call: Call) -> list[Array]:
     windows, power = _pool_windows(call), call.int("p", 2)
     powers = np.stack(seen(np.abs(call[0]) ** power, windows), axis=-1)
     return [np.sum(powers, axis=-1) ** (1.0 / power)]
@@ -94,15 +92,15 @@ def _positions_of(call: Call) -> tuple[int, ...]:
     return tuple(range(2, call[0].ndim))
 
 
-def _global_average(call: Call) -> list[Array]:
+def global_average(call: Call) -> list[Array]:
     return [np.mean(call[0], axis=_positions_of(call), keepdims=True)]
 
 
-def _global_max(call: Call) -> list[Array]:
+def global_max(call: Call) -> list[Array]:
     return [np.max(call[0], axis=_positions_of(call), keepdims=True)]
 
 
-def _col_to_image(call: Call) -> list[Array]:
+def col_to_image(call: Call) -> list[Array]:
     data, image = call[0], call.result_dims[0][2:]
     kernel = call.ints("kernel_shape")
     empty = windows_of(call, image, (0,) * len(image), kernel)
@@ -115,16 +113,5 @@ def _col_to_image(call: Call) -> list[Array]:
     return [spread_out(values, windows_of(call, image, counts, kernel), 2)]
 
 
-CONVOLUTION: Mapping[str, Semantics] = MappingProxyType(
-    {
-        "Conv": conv,
-        "ConvTranspose": _conv_transpose,
-        "MaxPool": _max_pool,
-        "AveragePool": _average_pool,
-        "LpPool": _lp_pool,
-        "GlobalAveragePool": _global_average,
-        "GlobalMaxPool": _global_max,
-        "MaxUnpool": rearranged_as(onnx_forms.max_unpool),
-        "Col2Im": _col_to_image,
-    }
-)
+def max_unpool(call: Call) -> list[Array]:
+    return moved_as(call, onnx_forms.max_unpool)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
 import numpy as np
 
 from executors.placement import Array
-from ir.ops import LOSS, OUTPUT
 from ir.semantics.arrays import np as anp
-from ir.semantics.call import Call, Semantics
+from ir.semantics.call import Call
 
 
-def _loss(call: Call) -> list[Array]:
+def loss(call: Call) -> list[Array]:
     """Mean over the rows of softmax cross-entropy, with the row's number as its class; a vector
     has one score in each row, of the class that an odd row has. `first_row` is the number of the
     first one.
@@ -33,9 +30,6 @@ def _loss(call: Call) -> list[Array]:
     return [anp.mean(total - shifted[np.arange(rows), (first + np.arange(rows)) % classes])]
 
 
-def _output(call: Call) -> list[Array]:
+def output(call: Call) -> list[Array]:
     """A delivered result: nothing is left to compute."""
     return [call[0]][: len(call.result_dims)]
-
-
-ENDS: Mapping[str, Semantics] = MappingProxyType({LOSS: _loss, OUTPUT: _output})

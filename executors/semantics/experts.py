@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from executors.placement import Array
-from ir.ops import COMBINE, DISPATCH, EXPERT_MATMUL
 from ir.semantics.arrays import np
-from ir.semantics.call import Call, NotRunError, Semantics
+from ir.semantics.call import Call, NotRunError
 
 
 def token_slots(index: Array, experts: int, capacity: int, first: int, held: int) -> Array:
@@ -42,7 +38,7 @@ def token_slots(index: Array, experts: int, capacity: int, first: int, held: int
     return np.where(mine, (expert - first) * capacity + place, held * capacity)
 
 
-def _dispatch(call: Call) -> list[Array]:
+def dispatch(call: Call) -> list[Array]:
     """Slots without a token are zeros."""
     tokens = call[0]
     held, capacity, *rest = call.result_dims[0]
@@ -54,7 +50,7 @@ def _dispatch(call: Call) -> list[Array]:
     return [np.reshape(padded[source[:-1]], (held, capacity, *rest))]
 
 
-def _combine(call: Call) -> list[Array]:
+def combine(call: Call) -> list[Array]:
     """Tokens whose expert is held elsewhere are zeros."""
     data = call[0]
     held, capacity, *rest = data.shape
@@ -64,7 +60,7 @@ def _combine(call: Call) -> list[Array]:
     return [np.concatenate([rows, np.zeros((1, *rest), data.dtype)])[slots]]
 
 
-def _expert_matmul(call: Call) -> list[Array]:
+def expert_matmul(call: Call) -> list[Array]:
     tokens, weight = call[0], call[1]
     if call.int("row"):
         return [np.einsum("ecxh,ehf->ecxf", tokens, weight)]
@@ -78,7 +74,7 @@ def _unpacked(packed: Array, bits: int, count: int) -> Array:
     return parts.reshape(*packed.shape[:-1], -1)[..., :count].astype(np.int64)
 
 
-def _packed_expert_matmul(call: Call) -> list[Array]:
+def packed_expert_matmul(call: Call) -> list[Array]:
     tokens, packed, scale = call[0], call[1], call[2]
     bits, width = call.int("bits", 4), tokens.shape[2]
     weight = _unpacked(packed, bits, width)
@@ -91,13 +87,3 @@ def _packed_expert_matmul(call: Call) -> list[Array]:
     real = (weight - zero) * scale.reshape(*weight.shape[:2], blocks, 1)
     real = real.reshape(*weight.shape[:2], width)
     return [np.einsum("efh,echx->ecfx", real, tokens)]
-
-
-EXPERTS: Mapping[str, Semantics] = MappingProxyType(
-    {
-        DISPATCH: _dispatch,
-        COMBINE: _combine,
-        EXPERT_MATMUL: _expert_matmul,
-        "ExpertMatMulNBits": _packed_expert_matmul,
-    }
-)

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from executors.placement import Array
 from executors.semantics import onnx_forms
 from executors.semantics.reference_maps import linear_map
-from executors.semantics.sampling import (
-    affine_grid,
-    deform_conv,
-    grid_sample,
-    max_roi_pool,
-    roi_align,
-)
 from ir.graph import AttributeValue
-from ir.ops.convolution import RESIZINGS
 from ir.semantics.arrays import np
-from ir.semantics.call import Call, Semantics
+from ir.semantics.call import Call
 
 
 def dft(call: Call) -> list[Array]:
@@ -50,7 +40,7 @@ def _transformed(
     return np.moveaxis(found, -2, axis)
 
 
-def _resize(call: Call) -> list[Array]:
+def resize(call: Call) -> list[Array]:
     """One product for each dimension with what ONNX's reference makes of its unit vectors."""
     found, rank = call[0], call[0].ndim
     told = {k: v for k, v in call.op.attributes.items() if k not in _OF_EACH}
@@ -82,20 +72,5 @@ def _floats(value: object) -> tuple[float, ...]:
     return tuple(float(v) for v in value) if isinstance(value, tuple) else ()
 
 
-def _det(call: Call) -> list[Array]:
+def determinant(call: Call) -> list[Array]:
     return [np.linalg.det(call[0])]
-
-
-IMAGES: Mapping[str, Semantics] = MappingProxyType(
-    {
-        **dict.fromkeys(RESIZINGS, _resize),
-        "GridSample": grid_sample,
-        "AffineGrid": affine_grid,
-        "RoiAlign": roi_align,
-        "MaxRoiPool": max_roi_pool,
-        "DeformConv": deform_conv,
-        "Det": _det,
-        "DFT": dft,
-        "STFT": stft,
-    }
-)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from executors.placement import Array
 from ir.graph import Op
-from ir.ops.losses import CLASS_LOSSES, CROSS_ENTROPY
+from ir.ops.losses import CROSS_ENTROPY
 from ir.semantics.arrays import constant, np, of_places
-from ir.semantics.call import Call, Semantics
+from ir.semantics.call import Call
 
 
 def weights_of(op: Op, targets: Array, weight: Array | None) -> Array:
@@ -32,7 +29,7 @@ def of_targets(array: Array, targets: Array, first: int = 0) -> Array:
     return of_places(array, targets - first)
 
 
-def _loss(call: Call) -> list[Array]:
+def class_loss(call: Call) -> list[Array]:
     data, targets = call[0], call[1]
     if call.op.kind == CROSS_ENTROPY:
         shifted = data - np.max(constant(data), axis=1, keepdims=True)
@@ -46,6 +43,3 @@ def _loss(call: Call) -> list[Array]:
     elif reduction == "sum":
         rows = np.sum(rows)
     return [rows, data][: len(call.result_dims)]
-
-
-LOSSES: Mapping[str, Semantics] = MappingProxyType(dict.fromkeys(CLASS_LOSSES, _loss))

@@ -7,19 +7,44 @@ once: `executors.device_algorithms` runs it where dimensions are split, and here
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from executors.device import AllReduce, Alone, Backward, Holder, Running, driven
 from executors.placement import Array
 from ir.ops.normalisation import LAYER_NORMS, MEAN_VARIANCE_EPSILON
 from ir.semantics.arrays import constant, np
-from ir.semantics.call import Call, CallOf, Semantics
+from ir.semantics.call import Call, CallOf
 
 Dims: TypeAlias = tuple[int, ...]
 DimsOf: TypeAlias = Callable[[CallOf[Any]], Dims]
 Algorithm: TypeAlias = Callable[[Holder, Dims], Running]
+
+
+@dataclass(frozen=True, slots=True)
+class OverStatistics:
+    """What a device computes with statistics, alone or with others that have the rest of them."""
+
+    dims_of: DimsOf
+    """Dimensions of the statistics."""
+    algorithm: Algorithm
+
+    def __call__(self, call: Call) -> list[Array]:
+        running = self.algorithm(Alone(call), self.dims_of(call))
+        return driven(running, lambda sent: sent.array)
+
+
+def _over(dims_of: DimsOf) -> Callable[[Algorithm], OverStatistics]:
+    return lambda algorithm: OverStatistics(dims_of, algorithm)
+
+
+def _last_dims(call: CallOf[Any]) -> Dims:
+    return tuple(range(call.int("axis", call[0].ndim - 1), call[0].ndim))
+
+
+def _positions(call: CallOf[Any]) -> Dims:
+    return tuple(range(2, call[0].ndim))
 
 
 def along(vector: Array, dim: int, rank: int) -> Array:
@@ -67,7 +92,8 @@ def _as_result(device: Holder, dims: Dims, statistics: Array) -> Array:
     return statistics if group == 1 else statistics / group + constant(statistics) * (1 - 1 / group)
 
 
-def _layer_norm(device: Holder, dims: Dims) -> Running:
+@_over(_last_dims)
+def layer_norm(device: Holder, dims: Dims) -> Running:
     call, extra = device.call(), []
     if LAYER_NORMS[call.op.kind]:
         centred, mean, variance = yield from _moments(device, dims)
@@ -81,7 +107,8 @@ def _layer_norm(device: Holder, dims: Dims) -> Running:
     return [found, *extra][: len(call.result_dims)]
 
 
-def _batch_norm(device: Holder, dims: Dims) -> Running:
+@_over(lambda call: (0, *_positions(call)))
+def batch_norm(device: Holder, dims: Dims) -> Running:
     """With the statistics of the batch, as in training, unless the operator says otherwise."""
     call = device.call()
     data, epsilon = call[0], call.float("epsilon", 1e-5)
@@ -98,13 +125,15 @@ def _batch_norm(device: Holder, dims: Dims) -> Running:
     return found[: len(call.result_dims)]
 
 
-def _instance_norm(device: Holder, dims: Dims) -> Running:
+@_over(_positions)
+def instance_norm(device: Holder, dims: Dims) -> Running:
     call = device.call()
     centred, _, variance = yield from _moments(device, dims)
     return [affine(call, centred / np.sqrt(variance + call.float("epsilon", 1e-5)), 1)]
 
 
-def _lp_norm(device: Holder, dims: Dims) -> Running:
+@_over(lambda call: _last_dims(call)[:1])
+def lp_norm(device: Holder, dims: Dims) -> Running:
     """A line of zeros stays one."""
     data, p = device.call()[0], device.call().int("p", 2)
     total = yield from _total(device, np.abs(data) if p == 1 else np.square(data), dims)
@@ -112,12 +141,14 @@ def _lp_norm(device: Holder, dims: Dims) -> Running:
     return [np.where(total == 0, 0.0, data / (safe if p == 1 else np.sqrt(safe)))]
 
 
-def _mean_variance(device: Holder, dims: Dims) -> Running:
+@_over(lambda call: call.ints("axes") or (0, 2, 3))
+def mean_variance(device: Holder, dims: Dims) -> Running:
     centred, _, variance = yield from _moments(device, dims)
     return [centred / (np.sqrt(variance) + MEAN_VARIANCE_EPSILON)]
 
 
-def _global_norm(device: Holder, dims: Dims) -> Running:
+@_over(_positions)
+def global_norm(device: Holder, dims: Dims) -> Running:
     """The norm of whole images."""
     power = device.call().int("p", 2)
     own = np.sum(np.abs(device.call()[0]) ** power, axis=dims, keepdims=True)
@@ -125,35 +156,7 @@ def _global_norm(device: Holder, dims: Dims) -> Running:
     return [total ** (1.0 / power)]
 
 
-def _last_dims(call: CallOf[Any]) -> Dims:
-    return tuple(range(call.int("axis", call[0].ndim - 1), call[0].ndim))
-
-
-def _positions(call: CallOf[Any]) -> Dims:
-    return tuple(range(2, call[0].ndim))
-
-
-STATISTICS_OVER: Mapping[str, tuple[DimsOf, Algorithm]] = MappingProxyType(
-    {
-        **dict.fromkeys(LAYER_NORMS, (_last_dims, _layer_norm)),
-        "BatchNormalization": (lambda call: (0, *_positions(call)), _batch_norm),
-        "InstanceNormalization": (_positions, _instance_norm),
-        "LpNormalization": (lambda call: _last_dims(call)[:1], _lp_norm),
-        "MeanVarianceNormalization": (lambda call: call.ints("axes") or (0, 2, 3), _mean_variance),
-        "GlobalLpPool": (_positions, _global_norm),
-    }
-)
-"""Dimensions of the statistics, and what a device does, alone or with others that have the rest."""
-
-
-def _alone(dims_of: DimsOf, algorithm: Algorithm) -> Semantics:
-    def run(call: Call) -> list[Array]:
-        return driven(algorithm(Alone(call), dims_of(call)), lambda sent: sent.array)
-
-    return run
-
-
-def _group_norm(call: Call) -> list[Array]:
+def group_norm(call: Call) -> list[Array]:
     """Scale and bias have a number for each channel, before opset 21 for each group."""
     data, groups = call[0], call.int("num_groups", 1)
     parts = np.reshape(data, (data.shape[0], groups, -1))
@@ -165,7 +168,7 @@ def _group_norm(call: Call) -> list[Array]:
     return [affine(call, np.reshape(out, data.shape), 1)]
 
 
-def _local_response(call: Call) -> list[Array]:
+def local_response(call: Call) -> list[Array]:
     data, size = call[0], call.int("size", 5)
     band = _channel_window(data.shape[1], size)
     squares = np.einsum("nc...,dc->nd...", np.square(data), band)
@@ -177,12 +180,3 @@ def _channel_window(channels: int, size: int) -> Array:
     """Row by row, the channels whose squares count for one channel."""
     offset = np.arange(channels)[None, :] - np.arange(channels)[:, None]
     return ((offset >= -((size - 1) // 2)) & (offset <= size // 2)).astype(float)
-
-
-NORMALISATIONS: Mapping[str, Semantics] = MappingProxyType(
-    {
-        **{kind: _alone(*each) for kind, each in STATISTICS_OVER.items()},
-        "GroupNormalization": _group_norm,
-        "LRN": _local_response,
-    }
-)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from string import ascii_letters
-from types import MappingProxyType
 
 from executors.placement import Array
-from ir.ops import SCALE
 from ir.semantics.arrays import np
-from ir.semantics.call import Call, Semantics
+from ir.semantics.call import Call
 
 
-def _matmul(call: Call) -> list[Array]:
+def matmul(call: Call) -> list[Array]:
     a, b = call[0], call[1]
     if call.int("trans_a") and a.ndim > 1:
         a = np.swapaxes(a, -1, -2)
@@ -21,7 +18,7 @@ def _matmul(call: Call) -> list[Array]:
     return [np.matmul(a, b)]
 
 
-def _einsum(call: Call) -> list[Array]:
+def einsum(call: Call) -> list[Array]:
     """Diagonals are products with a unit matrix: they have a gradient then."""
     operands = [call[i] for i in range(len(call.operands))]
     terms, result = _equation(str(call.op.attributes["equation"]))
@@ -47,10 +44,5 @@ def _equation(text: str) -> tuple[list[str], str]:
     return left.split(","), right
 
 
-def _scale(call: Call) -> list[Array]:
+def scaled(call: Call) -> list[Array]:
     return [call[0] * call.float("scale", 1.0)]
-
-
-PRODUCTS: Mapping[str, Semantics] = MappingProxyType(
-    {"MatMul": _matmul, "Einsum": _einsum, SCALE: _scale}
-)

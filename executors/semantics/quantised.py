@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -13,12 +12,12 @@ import numpy as np
 from executors.placement import Array
 from executors.semantics.convolution import conv
 from ir.semantics.arrays import np as anp
-from ir.semantics.call import Call, Semantics
+from ir.semantics.call import Call
 
 Operands: TypeAlias = Sequence[Array | None]
 
 
-def _dequantise(call: Call) -> list[Array]:
+def dequantise(call: Call) -> list[Array]:
     """Scale times the distance from the zero point."""
     data = call[0].astype(anp.float64)
     if call.has(2):
@@ -37,7 +36,7 @@ def _stretched(call: Call, values: Array) -> Array:
     return values[(*(slice(None),) * axis, rows)]
 
 
-def _packed_matmul(call: Call) -> list[Array]:
+def packed_matmul(call: Call) -> list[Array]:
     """A product with weights of a few bits, each block of which has a scale and a zero point."""
     packed, bits, block = call[1], call.int("bits", 4), call.int("block_size", 32)
     rows, blocks = packed.shape[:2]
@@ -57,7 +56,7 @@ def _unpacked(packed: Array, bits: int) -> Array:
     return found.reshape(*packed.shape[:-1], -1)
 
 
-def _quantise(call: Call) -> list[Array]:
+def quantise(call: Call) -> list[Array]:
     """Rounded to whole numbers, or to short floating ones; what is too large becomes the limit."""
     values, dtype = call[0] / _stretched(call, call[1]), np.dtype(call.result_dtypes[0])
     point = _stretched(call, call[2]) if call.has(2) else None
@@ -82,7 +81,7 @@ def quantised(data: Array, low: Array, high: Array) -> list[Array]:
     return [bytes_of, np.asarray(scale.astype(data.dtype)), np.asarray(point.astype(np.uint8))]
 
 
-def _dynamic(call: Call) -> list[Array]:
+def dynamic_quantise(call: Call) -> list[Array]:
     data = call[0]
     return quantised(data, np.min(data, initial=0), np.max(data, initial=0))
 
@@ -149,23 +148,17 @@ def _rounded(values: Array, point: Array | None, like: Any) -> Array:
     return np.clip(np.rint(shifted), limits.min, limits.max).astype(dtype)
 
 
-def _rounded_matmul(call: Call) -> list[Array]:
+def rounded_matmul(call: Call) -> list[Array]:
     return [rounded_product(call.operands, product(call.operands, 0, 3, (2, 5)))]
 
 
-def _rounded_conv(call: Call) -> list[Array]:
+def rounded_conv(call: Call) -> list[Array]:
     return [rounded_image(call.operands, image(call, 0, 3, (2, 5)))]
 
 
-QUANTISED: Mapping[str, Semantics] = MappingProxyType(
-    {
-        "QuantizeLinear": _quantise,
-        "DequantizeLinear": _dequantise,
-        "DynamicQuantizeLinear": _dynamic,
-        "MatMulInteger": lambda call: [product(call.operands, 0, 1, (2, 3))],
-        "MatMulNBits": _packed_matmul,
-        "ConvInteger": lambda call: [image(call, 0, 1, (2, 3))],
-        "QLinearMatMul": _rounded_matmul,
-        "QLinearConv": _rounded_conv,
-    }
-)
+def integer_matmul(call: Call) -> list[Array]:
+    return [product(call.operands, 0, 1, (2, 3))]
+
+
+def integer_conv(call: Call) -> list[Array]:
+    return [image(call, 0, 1, (2, 3))]

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from executors.placement import Array
 from ir.ops.recurrent import LENGTHS
 from ir.semantics.arrays import np
-from ir.semantics.call import Call, Semantics
+from ir.semantics.call import Call
 
 Activation: TypeAlias = Callable[[Array], Array]
 
@@ -176,6 +176,3 @@ def _run(
             h, c = np.where(goes_on, new_h, h), np.where(goes_on, new_c, c)
             out[t] = np.where(goes_on, new_h, 0.0)
     return np.stack([out[t] for t in steps], axis=0), h, c
-
-
-RECURRENT: Mapping[str, Semantics] = MappingProxyType(dict.fromkeys(_DEFAULTS, recurrent))

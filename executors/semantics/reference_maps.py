@@ -5,9 +5,7 @@ from unit arrays, those that only move elements from the places of these.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -15,11 +13,11 @@ from onnx.reference import ReferenceEvaluator
 
 from executors.onnx_form import Dims, Form, Writer
 from executors.placement import Array
-from executors.semantics.onnx_forms import model_of, tensor_scatter
+from executors.semantics import onnx_forms
 from ir.graph import AttributeValue, Op
 from ir.semantics.arrays import constant
 from ir.semantics.arrays import np as anp
-from ir.semantics.call import Call, Semantics
+from ir.semantics.call import Call
 
 Attributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
 
@@ -49,18 +47,14 @@ def linear_map(
 
 
 def _made(form: Form, writer: Writer, feeds: dict[str, Array]) -> Array:
-    (found,) = ReferenceEvaluator(model_of(form, writer)).run(None, feeds)
+    (found,) = ReferenceEvaluator(onnx_forms.model_of(form, writer)).run(None, feeds)
     return np.asarray(found)
 
 
-def rearranged_as(writer: Writer) -> Semantics:
+def moved_as(call: Call, writer: Writer) -> list[Array]:
     """An operator that only moves elements, and fills with zeros: the reference moves the numbers
     of the elements, from 1 on.
     """
-    return lambda call: _rearranged(call, writer)
-
-
-def _rearranged(call: Call, writer: Writer) -> list[Array]:
     feeds: dict[str, Array] = {}
     flat: list[Array] = []
     count = 1
@@ -83,10 +77,10 @@ def _rearranged(call: Call, writer: Writer) -> list[Array]:
     return [anp.concatenate([zero, *flat])[found.astype(np.int64)]]
 
 
-REARRANGED: Mapping[str, Semantics] = MappingProxyType(
-    {
-        **dict.fromkeys(("ReverseSequence", "Compress"), rearranged_as(Form.same)),
-        "TensorScatter": rearranged_as(tensor_scatter),
-    }
-)
-"""Kinds without semantics of their own."""
+def rearranged(call: Call) -> list[Array]:
+    """A kind without semantics of its own."""
+    return moved_as(call, Form.same)
+
+
+def tensor_scatter(call: Call) -> list[Array]:
+    return moved_as(call, onnx_forms.tensor_scatter)

@@ -7,8 +7,6 @@ index, which the partitioner of XLA cannot follow, or XLA has one instruction fo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -18,12 +16,11 @@ from jax import lax
 
 from executors.semantics.experts import token_slots
 from executors.semantics.windows import paddings
-from ir.ops import COMBINE, DISPATCH, LOSS
 from ir.semantics.arrays import NUMPY, computing_with
-from ir.semantics.call import Call, NotRunError, Semantics
+from ir.semantics.call import Call, NotRunError
 
 
-def _loss(call: Call) -> list[Any]:
+def loss(call: Call) -> list[Any]:
     """Mean of softmax cross-entropy with the number of the row as its class, without indices."""
     data: Any = call[0]
     if not data.ndim:
@@ -40,7 +37,7 @@ def _loss(call: Call) -> list[Any]:
     return [jnp.sum(top + jnp.log(total) - own) / math.prod(dims)]
 
 
-def _gather(call: Call) -> list[Any]:
+def gather(call: Call) -> list[Any]:
     rows: Any = call[1]
     size = call[0].shape[call.int("axis")]
     library = np if isinstance(rows, np.ndarray) else jnp
@@ -48,7 +45,7 @@ def _gather(call: Call) -> list[Any]:
     return [jnp.take(call[0], rows, axis=call.int("axis"), mode="clip")]
 
 
-def _conv(call: Call) -> list[Any]:
+def conv(call: Call) -> list[Any]:
     data, weight = call[0], call[1]
     rank = data.ndim - 2
     return [
@@ -63,7 +60,7 @@ def _conv(call: Call) -> list[Any]:
     ]
 
 
-def _top_k(call: Call) -> list[Any]:
+def top_k(call: Call) -> list[Any]:
     """The largest first; of equal ones the first."""
     data, chosen = call[0], call.result_dims[0]
     axis = call.int("axis", data.ndim - 1) % data.ndim
@@ -108,7 +105,7 @@ def _are_alike(slots: Any, groups: int, experts: int, capacity: int) -> bool:
     return bool((run.reshape(groups, -1) == np.arange(groups)[:, None]).all())
 
 
-def _dispatch(call: Call) -> list[Any]:
+def dispatch(call: Call) -> list[Any]:
     experts, capacity, *rest = call.result_dims[0]
     places = _places(call, experts, capacity)
     tokens = jnp.reshape(call[0], (places.shape[0], -1, *rest))
@@ -116,7 +113,7 @@ def _dispatch(call: Call) -> list[Any]:
     return [jnp.reshape(found, call.result_dims[0])]
 
 
-def _combine(call: Call) -> list[Any]:
+def combine(call: Call) -> list[Any]:
     experts, capacity, *rest = call[0].shape
     places = _places(call, experts, capacity)
     slots = jnp.reshape(call[0], (experts, places.shape[0], -1, *rest))
@@ -124,14 +121,5 @@ def _combine(call: Call) -> list[Any]:
     return [jnp.reshape(found, call.result_dims[0])]
 
 
-KINDS: Mapping[str, Semantics] = MappingProxyType(
-    {
-        LOSS: _loss,
-        "Gather": _gather,
-        "Conv": _conv,
-        "TopK": _top_k,
-        DISPATCH: _dispatch,
-        COMBINE: _combine,
-        "Relu": lambda call: [jax.nn.relu(call[0])],
-    }
-)
+def relu(call: Call) -> list[Any]:
+    return [jax.nn.relu(call[0])]

@@ -13,10 +13,11 @@ import numpy as np
 from executors.evaluation import Evaluator
 from executors.placement import Array
 from executors.semantics import SEMANTICS
-from executors.xla.kinds import KINDS
+from executors.xla import kinds
 from executors.xla.views import VIEWS, View, view_of, viewed
 from ir.graph import Op, OpGraph, Tensor
 from ir.ops import LOSS
+from ir.semantics import named
 from ir.semantics.arrays import Library, computing_with, summed_places
 from ir.semantics.call import Call, NotRunError
 
@@ -36,6 +37,7 @@ JAX = Library(
 )
 
 
+_KINDS = named(kinds)
 _NARROW: Mapping[str, str] = MappingProxyType(
     {"int64": "int32", "uint64": "uint32", "float64": "float32"}
 )
@@ -72,7 +74,7 @@ def run_operator(
         return [a.astype(t) for a, t in zip(known, types, strict=True)]
     dtypes = tuple(element_type(t, double=double) for t in results)
     call = Call(op, tuple(operands), tuple(t.dims for t in results), dtypes)
-    function = KINDS.get(op.kind) or SEMANTICS.get(op.kind)
+    function = _KINDS.get(op.kind) or SEMANTICS.get(op.kind)
     if function is None:
         raise NotRunError(f"{op.kind} has no form in JAX")
     try:

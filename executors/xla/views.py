@@ -15,10 +15,12 @@ from typing import Any
 import jax.numpy as jnp
 
 from ir.graph import Op
-from ir.ops import shape
+from ir.ops import lookup, shape
 from ir.semantics.call import Call
 
-VIEWS = frozenset({*shape.VIEWS, "Transpose", "Identity"})
+VIEWS = frozenset(
+    kind for kind in shape.REARRANGED if lookup(kind).semantics in {"reshape", "transpose", "same"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def view_of(array: Any) -> View:
 
 def viewed(view: View, op: Op, dims: Sequence[int]) -> View | None:
     """What an operator that only views makes of a view; None if it cannot be put so."""
-    if op.kind == "Transpose":
+    if lookup(op.kind).rule is shape.transpose_rule:
         rank = len(view.dims)
         return view.transposed(Call(op, (), ()).ints("perm", tuple(reversed(range(rank)))))
     return view.reshaped(dims)

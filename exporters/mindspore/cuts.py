@@ -18,6 +18,7 @@ from ir.mindspore_forms.primitives import PrimitiveForm, primitive_form, whole_p
 from ir.mindspore_forms.readers import Reader
 from ir.mindspore_forms.strategies import spread
 from ir.ops import OpView, lookup
+from ir.ops.contraction import matmul_rule
 from ir.rule import FactorMap, ShardingRule
 from ir.violations import Violation
 
@@ -116,7 +117,8 @@ def reader_of_cuts(view: OpView, cuts: Cuts, devices: int) -> Reader:
 def _form(view: OpView, rule: ShardingRule, cuts: Cuts) -> PrimitiveForm:
     """A product may be written with its first operand flattened, as `nn.Dense` does, or whole."""
     form = primitive_form(view, rule)
-    if view.op.kind == "MatMul" and cuts and form.dims and len(cuts[0]) == len(view.dims(0)) > 2:
+    is_product = lookup(view.op.kind).rule is matmul_rule
+    if is_product and cuts and form.dims and len(cuts[0]) == len(view.dims(0)) > 2:
         return whole_product(view, rule)
     return form
 

@@ -16,7 +16,8 @@ from ir.graph import OpGraph, Role
 from ir.mindspore_forms.readers import parts_of
 from ir.mindspore_forms.strategies import Cuts
 from ir.normalise.ends import ENDS
-from ir.ops import OpView
+from ir.ops import OpView, lookup
+from ir.ops.shape import transpose_rule
 from ir.rule import ShardingRule
 
 
@@ -115,7 +116,7 @@ def turned(part: Part, cuts: Cuts, *, back: bool = True) -> Cuts | None:
     behind it goes the same way.
     """
     rank = len(part.view.dims(0))
-    if part.view.op.kind != "Transpose" or len(cuts) != rank:
+    if lookup(part.view.op.kind).rule is not transpose_rule or len(cuts) != rank:
         return None
     order = part.view.ints("perm") or tuple(reversed(range(rank)))
     if back:

@@ -20,6 +20,7 @@ from exporters.python_tables import text_tuple
 from exporters.settings import Made, Setting, Settings, fault
 from exporters.stages import refuse_stages
 from ir.dtypes import dtype_bytes
+from ir.ops.indexing import ROW_LOOKUPS
 from ir.plan import Plan, PlannedTensor
 from ir.violations import Violation
 
@@ -27,7 +28,6 @@ __all__ = ["SETTINGS", "files"]
 
 MOST_BYTES = 2**31 - 1
 """Of one parameter on the servers."""
-_LOOKUPS = frozenset({"Gather", "GatherND", "Embedding"})
 
 SETTINGS = (
     Setting("parameters", "lookup|all|PATTERN", "which parameters the servers hold: tables that "
@@ -181,15 +181,14 @@ def _script(plan: Plan, settings: Settings) -> str:
 
 
 def _chosen(plan: Plan, settings: Settings) -> tuple[PlannedTensor, ...]:
-    tables = {
-        name for op in plan.graph.ops if op.kind in _LOOKUPS for name in op.inputs[:1] if name
-    }
-    lookups = tuple(each for each in plan.parameters if each.name in tables)
-    wanted = settings.text("parameters", "lookup" if lookups else "all")
+    lookups = [op for op in plan.graph.ops if op.kind in ROW_LOOKUPS]
+    tables = {name for op in lookups for name in op.inputs[:1] if name}
+    looked_up = tuple(each for each in plan.parameters if each.name in tables)
+    wanted = settings.text("parameters", "lookup" if looked_up else "all")
     if wanted == "all":
         return plan.parameters
     if wanted == "lookup":
-        found = lookups
+        found = looked_up
     else:
         found = tuple(each for each in plan.parameters if fnmatchcase(_name(plan, each), wanted))
     if not found:

@@ -14,14 +14,20 @@ from dataclasses import dataclass, field, replace
 
 from ir.graph import Op, OpGraph, Tensor, unused_name
 from ir.ops import lookup
+from ir.ops.contraction import matmul_rule
 from ir.ops.elementwise import pointwise_rule
+from ir.ops.shape import RESHAPES
+
+
+def _is_product(op: Op) -> bool:
+    return lookup(op.kind).rule is matmul_rule
 
 
 def with_told_rows(graph: OpGraph) -> OpGraph:
     """The graph with products on rows as they are taken apart behind."""
     work = _Work(graph, dict(graph.tensors))
     for op in graph.ops:
-        if op.kind == "Reshape":
+        if op.kind in RESHAPES:
             work.visit(op)
     if not work.replaced:
         return graph
@@ -63,9 +69,9 @@ class _Work:
             if op.name in self.replaced:
                 return []
             chain.insert(0, op)
-            if op.kind == "Reshape":
-                products = sum(each.kind == "MatMul" for each in chain)
-                return chain if products == 1 and chain[1].kind == "MatMul" else []
+            if op.kind in RESHAPES:
+                products = [_is_product(each) for each in chain]
+                return chain if products[1] and sum(products) == 1 else []
             if self.readers[name] != 1 or len(op.outputs) != 1:
                 return []
             name = self._rows(op)
@@ -73,7 +79,7 @@ class _Work:
 
     def _rows(self, op: Op) -> str:
         """The operand that has the rows, none if others have them too."""
-        if op.kind == "MatMul":
+        if _is_product(op):
             fits = not op.attributes.get("trans_a") and len(self.tensors[op.inputs[1]].dims) == 2
             return op.inputs[0] if fits else ""
         if lookup(op.kind).rule is not pointwise_rule:
@@ -88,7 +94,7 @@ class _Work:
         if self.tensors[source].dims[-1] == width:
             return  # the clean-up sees these itself
         apart = self._apart(merge.outputs[0], lead)
-        first = Op(f"{merge.name}/{rest[0].name}", "Reshape", (source,), (apart,), {}, merge.scope)
+        first = replace(merge, name=f"{merge.name}/{rest[0].name}", outputs=(apart,))
         old, new = merge.outputs[0], apart
         for index, op in enumerate(rest):
             last = index == len(rest) - 1

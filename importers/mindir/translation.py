@@ -22,6 +22,7 @@ from importers.traced.writer import Step, Writer
 from ir.file_primitives import cell_path
 from ir.graph import Tensor
 from ir.mindspore_forms.foreign_kinds import DOMAIN
+from ir.ops.indexing import LOOKUPS
 from ir.ops.reduction import PLACES
 from ir.ops.shape import MOVES
 from ir.wire import Data
@@ -209,7 +210,7 @@ def array_of(raw: bytes, kind: TensorType) -> Array:
 
 _MAKERS = frozenset({"TopK", *PLACES})
 _CARRIERS = MOVES - {"Cast"}
-_LOOKUPS = frozenset({("Gather", 1), ("GatherElements", 1), ("OneHot", 0)})
+_LOOKUPS = frozenset({*((kind, 1) for kind in LOOKUPS), ("OneHot", 0)})
 
 
 def _without_narrow_places(writer: Writer) -> None:

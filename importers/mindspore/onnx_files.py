@@ -22,13 +22,12 @@ from ir.graph import Op, OpGraph, Role
 from ir.mindspore_forms.primitives import PRIMITIVES, primitive_form
 from ir.ops import BIAS_ADD, Engine, OpView, lookup
 from ir.ops.elementwise import pointwise_rule
-from ir.ops.shape import RESHAPES
+from ir.ops.shape import REARRANGED, RESHAPES
 
 PRODUCER = "MindSpore"
 _NAMED = re.compile(r"\d+-(Default/(?:.*/)?(\w+?)-op\d+)\w*")
 _NORM = re.compile(r"\d+-Default/.*TupleGetItem-op\d+")
-_KINDS: Mapping[str, str] = {name: kind for kind, name in PRIMITIVES.items()} | {"GeLU": "Gelu"}
-_HELPERS = frozenset({"Cast", "Reshape", "Transpose"})
+_KINDS: Mapping[str, str] = {name: kind for kind, name in PRIMITIVES.items()}
 _FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 _NEAREST = 64
 """Operators without a cell in a row that are looked through."""
@@ -40,8 +39,12 @@ def trained_in(model: onnx.ModelProto) -> frozenset[str] | None:
     """
     if model.producer_name != PRODUCER:
         return None
-    nodes = (node for node in model.graph.node if node.op_type == "BatchNormalization")
-    kept = {name for node in nodes for name in node.input[3:5]}
+    kept = {
+        node.input[index]
+        for node in model.graph.node
+        for index in lookup(node.op_type).buffer_operands
+        if index < len(node.input)
+    }
     return frozenset(
         tensor.name
         for tensor in model.graph.initializer
@@ -56,7 +59,7 @@ def mend(model: onnx.ModelProto) -> None:
     """
     for node in model.graph.node if model.producer_name == PRODUCER else ():
         found = {each.name: each for each in node.attribute}
-        if node.op_type == "ConvTranspose" and {"kernel_shape", "output_shape"} <= found.keys():
+        if {"kernel_shape", "output_shape"} <= found.keys():
             positions = len(found["kernel_shape"].ints)
             sizes = list(found["output_shape"].ints)
             if len(sizes) == positions + 2:
@@ -96,7 +99,7 @@ def _with_norms(graph: OpGraph) -> OpGraph:
         axis = min(axes) if isinstance(axes, tuple) and axes else -1
         attributes = {"axis": int(axis) % len(graph.tensors[source].dims), "epsilon": 1e-5}
         inputs = (source, gamma, beta)
-        ops.append(Op(op.name, "LayerNormalization", inputs, (out,), attributes, op.scope))
+        ops.append(Op(op.name, _KINDS["LayerNorm"], inputs, (out,), attributes, op.scope))
     return graph.with_live_ops(ops)
 
 
@@ -116,7 +119,7 @@ def _with_activations(graph: OpGraph) -> OpGraph:
         moving = [n for n in read if graph.tensors[n].role is not Role.CONSTANT]
         if len(group) > 1 and len(moving) == 1 and kind and lookup(kind).rule is pointwise_rule:
             last = group[-1]
-            attributes = {"approximate": "tanh"} if kind == "Gelu" else {}
+            attributes = {"approximate": "tanh"} if kind == _KINDS["GeLU"] else {}
             replaced[last.name] = Op(last.name, kind, (moving[0],), last.outputs, attributes)
     return graph.with_live_ops([replaced.get(op.name, op) for op in graph.ops])
 
@@ -129,7 +132,7 @@ def _with_new_dims(graph: OpGraph) -> OpGraph:
 def _unsqueezed(graph: OpGraph, op: Op) -> Op | None:
     """What a reshape was before the export, if its name says that it added a dimension."""
     found = _NAMED.match(op.outputs[0])
-    if op.kind != "Reshape" or found is None or found[2] != "ExpandDims":
+    if op.kind not in RESHAPES or found is None or found[2] != "ExpandDims":
         return None
     before, after = (graph.tensors[name].dims for name in (op.inputs[0], op.outputs[0]))
     for axis, size in enumerate(after):
@@ -231,7 +234,7 @@ def _numbered(graph: OpGraph, cells: Iterable[str]) -> list[Op]:
     for place, (op, cell) in enumerate(zip(graph.ops, cells, strict=True)):
         found = _NAMED.match(op.outputs[0])
         root = "/".join(("Default", *cell.split("."))) if cell else "Default"
-        if found is not None and last[found[1]] != place and op.kind in _HELPERS:
+        if found is not None and last[found[1]] != place and op.kind in REARRANGED:
             kind = found[2]
             name = f"{root}/{kind}-op{count[root, kind]}/{op.kind}_{place}"
         else:

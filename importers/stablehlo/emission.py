@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +16,8 @@ from importers.traced.writer import Step, Writer
 from ir.graph import Tensor
 from ir.ops.indexing import BY_COORDINATES
 from ir.ops.reduction import REDUCTIONS
+from ir.ops.shape import RESHAPES
+from ir.semantics import named
 
 
 @dataclass(slots=True)
@@ -82,7 +85,8 @@ def _ones(before: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
     return [] if rest else found
 
 
-def _expand(work: Emission, step: Step) -> None:
+def expand(work: Emission, step: Step) -> None:
+    """The dims that are wanted are an operand."""
     source, made = work.making(step)
     made.expand(source, *made.result.dims)
 
@@ -110,9 +114,12 @@ def _lists(*names: str) -> Callable[[Emission, Step], None]:
     return write
 
 
-def _pad(work: Emission, step: Step) -> None:
+def pad(work: Emission, step: Step) -> None:
+    """What is padded is an operand."""
     value, fill = (work.held(n) for n in step.inputs)
-    work.node(step, "Pad", [value, work.writer.constant(step.attributes["pads"], "int64"), fill])
+    work.node(
+        step, step.kind, [value, work.writer.constant(step.attributes["pads"], "int64"), fill]
+    )
 
 
 def _wide_places(work: Emission, step: Step) -> None:
@@ -127,11 +134,14 @@ def _wide_places(work: Emission, step: Step) -> None:
     work.node(step, step.kind, inputs, **step.attributes)
 
 
+part = _lists("starts", "ends", "axes", "steps")
+
 _WRITTEN: Mapping[str, Callable[[Emission, Step], None]] = MappingProxyType(
     {
-        "Reshape": _reshape, "Expand": _expand, "Rsqrt": _rsqrt, "Erfc": _erfc, "Pad": _pad,
+        "Rsqrt": _rsqrt, "Erfc": _erfc,
+        **dict.fromkeys(RESHAPES, _reshape),
         **dict.fromkeys(BY_COORDINATES, _wide_places),
-        "Slice": _lists("starts", "ends", "axes", "steps"),
+        **named(sys.modules[__name__]),
         **dict.fromkeys(REDUCTIONS, _lists("axes")),
     }
 )  # fmt: skip

@@ -15,7 +15,7 @@ from ir.ops import lookup
 from ir.ops.elementwise import COMMUTATIVE, NEUTRAL
 from ir.ops.random import DRAWN
 from ir.ops.shape import CARRIERS
-from ir.semantics import OF_CONSTANTS
+from ir.semantics import OF_CONSTANTS, elementwise, named, shape
 from ir.semantics.call import Call, Semantics
 
 _FOLDED: Mapping[str, Semantics] = MappingProxyType(
@@ -24,7 +24,7 @@ _FOLDED: Mapping[str, Semantics] = MappingProxyType(
             kind: each
             for kind, each in OF_CONSTANTS.items()
             if kind not in DRAWN
-            if lookup(kind).semantics.partition(".")[0] in {"", "elementwise", "shape"}
+            if not lookup(kind).semantics or kind in named(elementwise, shape)
         },
         "Rsqrt": lambda call: [1 / np.sqrt(call[0])],
     }

@@ -12,6 +12,8 @@ from importers.stablehlo.draft import Draft
 from importers.traced.writer import Step
 from ir.ops import lookup
 from ir.ops.elementwise import pointwise_rule
+from ir.ops.reduction import SOFTMAXES
+from ir.ops.shape import RESHAPES
 
 
 def with_whole_heads(draft: Draft) -> None:
@@ -23,11 +25,11 @@ def with_whole_heads(draft: Draft) -> None:
         inputs = tuple(alias.get(n, n) for n in original.inputs)
         step = original if inputs == original.inputs else replace(original, inputs=inputs)
         source = step.inputs[0] if step.inputs else ""
-        if step.kind == "Reshape" and source in whole:
+        if step.kind in RESHAPES and source in whole:
             result = draft.tensors[step.outputs[0]].dims
             if result == draft.tensors[whole[source]].dims:
                 alias[step.outputs[0]] = whole[source]
-        elif step.kind == "Reshape" and _splits(draft, step):
+        elif step.kind in RESHAPES and _splits(draft, step):
             whole[step.outputs[0]] = source
         steps.append(step)
         steps += _again(draft, step, whole)
@@ -48,7 +50,7 @@ def _splits(draft: Draft, step: Step) -> bool:
 
 def _again(draft: Draft, step: Step, whole: dict[str, str]) -> list[Step]:
     """The step on whole heads, with reshapes of what it reads beside them."""
-    softmax = step.kind == "Softmax" and step.attributes.get("axis") == 4
+    softmax = step.kind in SOFTMAXES and step.attributes.get("axis") == 4
     if not (softmax or lookup(step.kind).rule is pointwise_rule) or not whole.keys() & set(
         step.inputs
     ):

@@ -12,6 +12,7 @@ from importers.traced.formulas import formula
 from importers.traced.operations.pointwise import compared, one, power, unequal
 from importers.traced.table import spelled
 from ir.ops import Form, catalogue
+from ir.ops.indexing import LOOKUPS
 
 spelled(stablehlo="stablehlo.rsqrt(self)")(one("Rsqrt"))
 spelled(stablehlo="chlo.erfc(self)")(one("Erfc"))
@@ -60,7 +61,7 @@ def _select(call: ViewCall) -> None:
         condition = repeated(condition, yes.dims, ())
     maker = call.draft.makers.get(yes.name)
     missing = call.number(no)
-    if maker is not None and maker.kind.startswith("Gather") and missing is not None:
+    if maker is not None and maker.kind in LOOKUPS and missing is not None:
         index = maker.inputs[1]
         if missing != missing and _follows(call, condition.name, index):  # noqa: PLR0124
             call.alias(yes)

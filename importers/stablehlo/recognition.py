@@ -1,45 +1,85 @@
 """What JAX writes in small steps is recognised: means, softmax, norms, activations.
 
-A rule is a list of expressions and a function that says what they are, or None where the sizes do
-not fit. Rules of a later stage may name what an earlier one makes.
+The entries of the catalogue have the expressions; here is what their sizes and numbers tell.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
 
 from importers.stablehlo.draft import Draft
 from importers.stablehlo.groups import with_whole_heads
 from importers.stablehlo.nodes import Nodes
 from importers.stablehlo.patterns import Match, matches
 from importers.traced.writer import Attribute, Step
+from ir.ops import catalogue, lookup
+from ir.ops.reduction import REDUCTIONS
+from ir.ops.shape import RESHAPES
 
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A step that does the same."""
-
-    kind: str
-    inputs: tuple[str, ...]
-    attributes: Mapping[str, Attribute]
-
-
-Builder = Callable[[Draft, Match], Found | None]
+Attributes = Mapping[str, Attribute]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One thing to recognise."""
 
-    expressions: tuple[str, ...]
-    build: Builder
+    kind: str
+    expression: str
+    attributes: Attributes
 
     @property
-    def roots(self) -> frozenset[str]:
-        return frozenset(e.partition("(")[0] for e in self.expressions)
+    def root(self) -> str:
+        return self.expression.partition("(")[0]
+
+    def stands_for(self, draft: Draft, match: Match) -> Step | None:
+        """What does the same as the steps of a match; None where the sizes do not fit."""
+        found = self._told(draft, match)
+        if found is None:
+            return None
+        operands = [match.names[name] for name in _OPERANDS if name in match.names]
+        attributes = {**self.attributes, **found}
+        return replace(match.root, kind=self.kind, inputs=tuple(operands), attributes=attributes)
+
+    def _told(self, draft: Draft, match: Match) -> Attributes | None:
+        """The attributes that the steps tell."""
+        if "n_eps" in match.names:
+            fits = _fits_channels if "mean" in match.names else _fits_rows
+            epsilon = draft.scalar(match.names["n_eps"]) or 0.0
+            axis = {} if "mean" in match.names else {"axis": -1}
+            return {**axis, "epsilon": epsilon} if fits(draft, match) else None
+        sums = [s for s in match.steps if s.kind in REDUCTIONS]
+        if {"n_count", "n_share"} & match.names.keys():
+            return sums[0].attributes if _is_mean(draft, match, sums[0]) else None
+        axes = {_axes(s) for s in sums}
+        if not axes:
+            return {}
+        only = next(iter(axes))
+        return {"axis": only[0]} if len(axes) == 1 and len(only) == 1 else None
+
+
+_OPERANDS = ("x", "scale", "bias", "mean", "variance")
+
+
+def _rules() -> Iterator[tuple[Rule, ...]]:
+    """In three stages: later expressions name what the earlier ones make, and those with a bias go
+    before those without. Longer expressions go first: a shorter one may be a part of them.
+    """
+    every = [
+        Rule(kind, text, dict(each.attributes))
+        for kind, entry in catalogue().items()
+        for each in entry.small_steps
+        for text in each.expressions
+    ]
+    stages: dict[int, list[Rule]] = {0: [], 1: [], 2: []}
+    for rule in sorted(every, key=lambda rule: -len(rule.expression)):
+        first = "n_eps" not in rule.expression
+        stages[0 if first else 1 if "bias" in rule.expression else 2].append(rule)
+    return (tuple(rules) for rules in stages.values())
+
+
+STAGES = tuple(_rules())
 
 
 def _axes(step: Step) -> tuple[int, ...]:
@@ -47,138 +87,37 @@ def _axes(step: Step) -> tuple[int, ...]:
     return axes if isinstance(axes, tuple) else ()
 
 
-def _mean(draft: Draft, match: Match) -> Found | None:
-    total = next(s for s in match.steps if s.kind == "ReduceSum")
+def _is_mean(draft: Draft, match: Match, total: Step) -> bool:
+    """Whether a sum is divided by the number of its terms."""
     dims = draft.tensors[total.inputs[0]].dims
-    count = math.prod(dims[a] for a in _axes(total))
-    factor = draft.scalar(match.names["n_count"]) or 0.0
-    wanted = count if match.root.kind == "Div" else 1 / max(count, 1)
-    if not math.isclose(factor, wanted, rel_tol=4e-3):
-        return None
-    return Found("ReduceMean", total.inputs, total.attributes)
+    if "n_count" in match.names:
+        found = draft.scalar(match.names["n_count"]) or 0.0
+    else:
+        found = 1 / (draft.scalar(match.names["n_share"]) or math.inf)
+    return math.isclose(found, math.prod(dims[a] for a in _axes(total)), rel_tol=4e-3)
 
 
-def _renamed(kind: str, **attributes: Attribute) -> Builder:
-    """An operator of `x` alone."""
-    return lambda _, match: Found(kind, (match.names["x"],), attributes)
-
-
-def _normalised(kind: str) -> Builder:
-    """Over one dimension, the same in every reduction."""
-
-    def build(_: Draft, match: Match) -> Found | None:
-        axes = {_axes(s) for s in match.steps if s.kind.startswith("Reduce")}
-        if len(axes) != 1 or len(only := next(iter(axes))) != 1:
-            return None
-        return Found(kind, (match.names["x"],), {"axis": only[0]})
-
-    return build
-
-
-def _layer_norm(kind: str) -> Builder:
-    """Over the last dimension, with a scale and, where the expression has it, a shift."""
-
-    def build(draft: Draft, match: Match) -> Found | None:
-        dims = draft.tensors[match.names["x"]].dims
-        operands = [match.names[n] for n in ("scale", "bias") if n in match.names]
-        if any(draft.tensors[n].dims != dims[-1:] for n in operands):
-            return None
-        reductions = [s for s in match.steps if s.kind == "ReduceMean"]
-        if any(_axes(s) != (len(dims) - 1,) for s in reductions):
-            return None
-        epsilon = draft.scalar(match.names["n_eps"]) or 0.0
-        return Found(kind, (match.names["x"], *operands), {"axis": -1, "epsilon": epsilon})
-
-    return build
-
-
-def _batch_norm(draft: Draft, match: Match) -> Found | None:
-    """Along dimension 1, with statistics that are at hand."""
+def _fits_rows(draft: Draft, match: Match) -> bool:
+    """Whether the last dimension is normalised, with a scale and perhaps a shift as long."""
     dims = draft.tensors[match.names["x"]].dims
-    wanted = (dims[1], *(1,) * (len(dims) - 2)) if len(dims) > 1 else ()
-    views = [s for s in match.steps if s.kind == "Reshape"]
-    vectors = [match.names[n] for n in ("scale", "bias", "mean", "variance")]
-    if any(draft.tensors[v.outputs[0]].dims != wanted for v in views) or len(dims) < 3:
-        return None
-    if any(draft.tensors[n].dims != dims[1:2] for n in vectors):
-        return None
-    epsilon = draft.scalar(match.names["n_eps"]) or 0.0
-    return Found("BatchNormalization", (match.names["x"], *vectors), {"epsilon": epsilon})
-
-
-def _forms(text: str, **choices: tuple[str, ...]) -> tuple[str, ...]:
-    """An expression with every choice of its parts."""
-    return tuple(
-        text.format(**dict(zip(choices, chosen, strict=True)))
-        for chosen in product(*choices.values())
+    vectors = [match.names[n] for n in ("scale", "bias") if n in match.names]
+    reductions = [s for s in match.steps if s.kind in REDUCTIONS]
+    return all(draft.tensors[n].dims == dims[-1:] for n in vectors) and all(
+        _axes(s) == (len(dims) - 1,) for s in reductions
     )
 
 
-def _half_of(inner: tuple[str, ...]) -> tuple[str, ...]:
-    """`0.5 * x * inner` in every order of the factors."""
+def _fits_channels(draft: Draft, match: Match) -> bool:
+    """Whether dimension 1 is normalised, with statistics that are at hand."""
+    dims = draft.tensors[match.names["x"]].dims
+    wanted = (dims[1], *(1,) * (len(dims) - 2)) if len(dims) > 1 else ()
+    views = [s for s in match.steps if s.kind in RESHAPES]
+    vectors = [match.names[n] for n in ("scale", "bias", "mean", "variance")]
     return (
-        *_forms("Mul(Mul(0.5, x), {e})", e=inner), *_forms("Mul(x, Mul(0.5, {e}))", e=inner),
-        *_forms("Mul(0.5, Mul(x, {e}))", e=inner), *_forms("Div(Mul(x, {e}), 2)", e=inner),
-    )  # fmt: skip
-
-
-_ERF = (
-    "Erfc(Mul(Neg(x), 0.70710678))", "Erfc(Neg(Mul(x, 0.70710678)))",
-    "Add(1, Erf(Mul(x, 0.70710678)))", "Add(1, Erf(Div(x, 1.41421356)))",
-    "Erfc(Div(Neg(x), 1.41421356))", "Erfc(Neg(Div(x, 1.41421356)))",
-)  # fmt: skip
-_TANH = _forms(
-    "Add(1, Tanh(Mul(0.79788456, Add(x, Mul(0.044715, {cube})))))",
-    cube=("Mul(Mul(x, x), x)", "Pow(x, 3)"),
-)
-_SHIFTED = "Sub(x, ReduceMax(x))"
-_CENTRED = "Sub(x, ReduceMean(x))"
-_SPREAD = (
-    f"ReduceMean(Mul({_CENTRED}, {_CENTRED}))",
-    "Sub(ReduceMean(Mul(x, x)), Mul(ReduceMean(x), ReduceMean(x)))",
-    "Max(Sub(ReduceMean(Mul(x, x)), Mul(ReduceMean(x), ReduceMean(x))), 0)",
-    "Relu(Sub(ReduceMean(Mul(x, x)), Mul(ReduceMean(x), ReduceMean(x))))",
-)
-_SCALED = (
-    "Mul(Mul({d}, Rsqrt(Add({v}, n_eps))), scale)", "Mul({d}, Mul(Rsqrt(Add({v}, n_eps)), scale))",
-    "Mul(Div({d}, Sqrt(Add({v}, n_eps))), scale)",
-)  # fmt: skip
-_LAYER = tuple(e for s in _SCALED for e in _forms(s, d=(_CENTRED,), v=_SPREAD))
-_RMS = tuple(e for s in _SCALED for e in _forms(s, d=("x",), v=("ReduceMean(Mul(x, x))",)))
-_MEANT = "Sub(x, Reshape(mean))"
-_BATCH_ROOT = "Reshape(Rsqrt(Add(variance, n_eps)))"
-_BATCH_GAIN = "Reshape(Mul(Rsqrt(Add(variance, n_eps)), scale))"
-
-STAGES: tuple[tuple[Rule, ...], ...] = (
-    (
-        Rule(("Div(ReduceSum(x), n_count)", "Mul(ReduceSum(x), n_count)"), _mean),
-        Rule(("Max(x, 0)",), _renamed("Relu")),
-        Rule(("Div(1, Add(1, Exp(Neg(x))))",), _renamed("Sigmoid")),
-        Rule(
-            (f"Div(Exp({_SHIFTED}), ReduceSum(Exp({_SHIFTED})))", "Div(Exp(x), ReduceSum(Exp(x)))"),
-            _normalised("Softmax"),
-        ),
-        Rule(
-            (f"Sub({_SHIFTED}, Log(ReduceSum(Exp({_SHIFTED}))))",), _normalised("LogSoftmax")
-        ),
-        Rule(_half_of(_ERF), _renamed("Gelu", approximate="none")),
-        Rule(_half_of(_TANH), _renamed("Gelu", approximate="tanh")),
-    ),
-    (
-        Rule(tuple(f"Add({e}, bias)" for e in _LAYER), _layer_norm("LayerNormalization")),
-        Rule(
-            (
-                f"Add(Mul(Mul({_MEANT}, {_BATCH_ROOT}), Reshape(scale)), Reshape(bias))",
-                f"Add(Mul({_MEANT}, {_BATCH_GAIN}), Reshape(bias))",
-            ),
-            _batch_norm,
-        ),
-    ),
-    (
-        Rule(_LAYER, _layer_norm("LayerNormalization")),
-        Rule(_RMS, _layer_norm("RMSNormalization")),
-    ),
-)  # fmt: skip
+        len(dims) > 2
+        and all(draft.tensors[v.outputs[0]].dims == wanted for v in views)
+        and all(draft.tensors[n].dims == dims[1:2] for n in vectors)
+    )
 
 
 def recognised(draft: Draft, results: list[str]) -> None:
@@ -195,20 +134,13 @@ def _apply(draft: Draft, results: list[str]) -> None:
         for index, step in enumerate(draft.steps):
             found = next((f for rule in stage for f in [_first(draft, rule, step)] if f), None)
             if found is not None:
-                _put(draft, index, replace(step, kind=found.kind, inputs=found.inputs,
-                                           attributes=found.attributes))  # fmt: skip
+                _put(draft, index, found)
         _keep_live(draft, results)
 
 
-def _first(draft: Draft, rule: Rule, step: Step) -> Found | None:
-    if step.kind not in rule.roots:
-        return None
-    for text in rule.expressions:
-        for match in matches(draft, text, step):
-            found = rule.build(draft, match)
-            if found is not None:
-                return found
-    return None
+def _first(draft: Draft, rule: Rule, step: Step) -> Step | None:
+    found = matches(draft, rule.expression, step) if step.kind == rule.root else ()
+    return next(filter(None, (rule.stands_for(draft, match) for match in found)), None)
 
 
 def _put(draft: Draft, index: int, step: Step) -> None:
@@ -238,7 +170,7 @@ def _join_sums(draft: Draft, results: list[str]) -> None:
     """A reduction whose dimensions of size one go at once does not keep them."""
     readers = _readers(draft)
     for index, step in enumerate(draft.steps):
-        source = draft.makers.get(step.inputs[0]) if step.kind == "Reshape" else None
+        source = draft.makers.get(step.inputs[0]) if step.kind in RESHAPES else None
         if source is None or not source.attributes.get("keepdims") or source.outputs[0] in results:
             continue
         axes = _axes(source)
@@ -253,11 +185,11 @@ def _join_sums(draft: Draft, results: list[str]) -> None:
 def _with_plain_places(draft: Draft) -> None:
     """Places of rows as the operator that finds them has them, without a cast to fewer bits."""
     for index, step in enumerate(draft.steps):
-        if not step.kind.startswith(("Gather", "Scatter")):
+        if lookup(step.kind).family != "indexing":
             continue
         source = draft.makers.get(step.inputs[1])
         shape = draft.tensors[step.inputs[1]].dims
-        if source is not None and source.kind == "Reshape":
+        if source is not None and source.kind in RESHAPES:
             source = draft.makers.get(source.inputs[0])
         if source is None or source.kind != "Cast":
             continue

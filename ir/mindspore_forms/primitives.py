@@ -7,7 +7,7 @@ class there, the device matrices are what its `InferDevMatrixShape` makes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ir.graph import Tensor
 from ir.mindspore_forms.foreign_kinds import primitive_of
-from ir.ops import OpView, annotation, catalogue
+from ir.ops import OpView, annotation, catalogue, lookup
 from ir.rule import FactorMap, ShardingRule
 
 _T = TypeVar("_T")
@@ -54,8 +54,7 @@ def primitive_form(view: OpView, rule: ShardingRule) -> PrimitiveForm:
         view: the operator.
         rule: its rule, in the factors that the plan assigns axes to.
     """
-    kind = view.op.kind
-    form = _FORMS.get(PRIMITIVES.get(kind, kind), _plain)(view, rule)
+    form: PrimitiveForm = globals()[lookup(view.op.kind).primitive_form or "_plain"](view, rule)
     inputs, dims = list(form.inputs), list(form.dims)
     for index, tensor in enumerate(t for t in view.inputs if t is not None):
         if tensor.stored_permutation:
@@ -112,7 +111,7 @@ def _matrix(
     return tuple((factor,) for factor in ordered)
 
 
-def _product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """`MatMul` for matrices, `BatchMatMul` for more.
 
     A matrix as second operand makes it `MatMul` too: `nn.Dense` flattens what comes before.
@@ -151,7 +150,7 @@ def _joined(dims: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(factor for dim in dims for factor in dim)
 
 
-def _expert_product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def expert_product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """`BatchMatMul` over the experts; the dimension of size 1 that exporters add is not there."""
     plain = _plain(view, rule)
     (tokens, weight), (tokens_dims, weight_dims) = plain.inputs, plain.dims
@@ -165,27 +164,29 @@ def _expert_product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     )
 
 
-def _convolution(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def convolution(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """Images, channels, at most two dimensions of positions, channels of the result."""
-    plain = _plain(view, rule)
+    return _convolution(_plain(view, rule), 0, {4: "Conv2D", 5: "Conv3D"})
+
+
+def transposed_convolution(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """The same; the channels of the result are the second dimension of the weight."""
+    return _convolution(_plain(view, rule), 1, {4: "Conv2DTranspose"})
+
+
+def _convolution(plain: PrimitiveForm, made: int, names: Mapping[int, str]) -> PrimitiveForm:
     data, weight = plain.inputs
-    rank = len(data)
-    names = {"Conv": {4: "Conv2D", 5: "Conv3D"}, "ConvTranspose": {4: "Conv2DTranspose"}}
-    channels = weight[0 if view.op.kind == "Conv" else 1]
-    return replace(
-        plain,
-        name=names[view.op.kind].get(rank, ""),
-        device_matrix=(*data[:4], tuple(f for f in channels if f not in data[1])),
-    )
+    channels = tuple(f for f in weight[made] if f not in data[1])
+    return replace(plain, name=names.get(len(data), ""), device_matrix=(*data[:4], channels))
 
 
-def _pool(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def pool(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """One axis for each dimension of the image; the stride behind its positions is no axis."""
     plain = _plain(view, rule)
     return replace(plain, device_matrix=plain.inputs[0])
 
 
-def _layer_norm(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def layer_norm(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """`LayerNorm` always takes a bias; the cell makes one of zeros where the model has none."""
     plain = _plain(view, rule)
     if len(plain.inputs) != 2:
@@ -195,25 +196,25 @@ def _layer_norm(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     )
 
 
-def _alike(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def alike(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """Primitives whose inputs have one shape; where an operand broadcasts, a network has others."""
     plain = _plain(view, rule)
     return plain if len(set(plain.dims)) == 1 else replace(plain, name="")
 
 
-def _pair(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def pair(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """Primitives of exactly two inputs."""
     plain = _plain(view, rule)
     return plain if len(plain.inputs) == 2 else replace(plain, name="")
 
 
-def _single(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def single(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """Primitives of exactly one input."""
     plain = _plain(view, rule)
     return plain if len(plain.inputs) == 1 else replace(plain, name="")
 
 
-def _slopes(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def slopes(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """`PReLU` has a slope for each channel, in a vector."""
     plain = _plain(view, rule)
     (data, slope), (data_dims, slope_dims) = plain.inputs, plain.dims
@@ -225,7 +226,7 @@ def _slopes(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     return replace(plain, inputs=(data, (slope[channel],)), dims=(data_dims, data_dims[1:2]))
 
 
-def _one_hot(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def one_hot(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """The strategy is that of the result; both values are whole, and the new axis comes last in
     the device matrix. Indices of more than a vector need it last in the result too.
     """
@@ -243,7 +244,7 @@ def _one_hot(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     )
 
 
-def _regions(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def regions(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """The number of its image stands before the corners of each region."""
     plain = _plain(view, rule)
     data, regions = plain.inputs[:2]
@@ -256,22 +257,26 @@ def _regions(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     )
 
 
-def _samples(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def samples(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """`GridSampler2D` is of images; volumes have no such primitive."""
     plain = _plain(view, rule)
     return plain if len(plain.inputs[0]) == 4 else replace(plain, name="")
 
 
-def _triangle(view: OpView, rule: ShardingRule) -> PrimitiveForm:
-    return replace(_single(view, rule), name="Triu" if view.int("upper", 1) else "Tril")
+def triangle(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """`Triu` keeps what is above a diagonal, `Tril` what is below."""
+    return replace(single(view, rule), name="Triu" if view.int("upper", 1) else "Tril")
 
 
-def _shift(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def shift(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """A primitive for either direction."""
     names = {"LEFT": "LeftShift", "RIGHT": "RightShift"}
     name = names.get(str(view.op.attributes.get("direction")), "")
     return replace(_plain(view, rule), name=name)
 
 
-def _scatter(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def scatter(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """A primitive for each reduction; the device matrix is that of the data."""
     name = _SCATTERS.get(str(view.op.attributes.get("reduction", "none")), "")
     plain = _plain(view, rule)
     return replace(plain, name=name, device_matrix=plain.inputs[0])
@@ -289,44 +294,17 @@ _SCATTERS = MappingProxyType(
 """By what becomes of two updates of one place."""
 
 
-def _norm(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def norm(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """`L2Normalize` takes the sum of squares."""
     return replace(_plain(view, rule), name="L2Normalize" if view.int("p", 2) == 2 else "")
 
 
-def _gather_nd(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+def gather_nd(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """`GatherNd` has no batch dimensions."""
     plain = _plain(view, rule)
     name = "" if view.int("batch_dims") else plain.name
     return replace(plain, name=name, device_matrix=plain.inputs[1])
 
-
-_FORMS: Mapping[str, Callable[[OpView, ShardingRule], PrimitiveForm]] = MappingProxyType(
-    {
-        "AddN": _alike,
-        "AvgPool": _pool,
-        "BatchMatMul": _expert_product,
-        "BitShift": _shift,
-        "Conv": _convolution,
-        "ConvTranspose": _convolution,
-        "FastGeLU": _single,
-        "GatherNd": _gather_nd,
-        "GridSampler2D": _samples,
-        "LayerNorm": _layer_norm,
-        "LpNormalization": _norm,
-        "MatMul": _product,
-        "MaxPool": _pool,
-        "Maximum": _pair,
-        "Minimum": _pair,
-        "OneHot": _one_hot,
-        "PReLU": _slopes,
-        "ROIAlign": _regions,
-        "ScatterND": _scatter,
-        "Select": _alike,
-        "Trilu": _triangle,
-    }
-)
-"""By primitive, or by the kind where its primitive depends on attributes."""
 
 PRIMITIVES: Mapping[str, str] = MappingProxyType(
     {kind: entry.primitive for kind, entry in catalogue().items() if entry.primitive}

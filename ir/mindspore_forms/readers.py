@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 from ir.dialects import MINDSPORE
 from ir.graph import Op, OpGraph, Role, Tensor
+from ir.graph_rules import rule_of
 from ir.mindspore_forms.primitives import PrimitiveForm, primitive_form
-from ir.ops import OpView, lookup
+from ir.ops import Engine, OpView, lookup
 from ir.ops.fused import FUSED, tensor_maps
 from ir.plan import Plan
 from ir.plan_stages import stage_plan
@@ -172,14 +173,24 @@ def forward_ops(graph: OpGraph) -> Sequence[Op]:
     return kept[::-1]
 
 
-def parts_of(view: OpView) -> Iterator[tuple[OpView, ShardingRule]]:
+def parts_of(view: OpView) -> Sequence[tuple[OpView, ShardingRule]]:
     """An operator, or every part of a composite that MindSpore has none for in order, each with its
-    rule in the factors that the plan assigns axes to.
+    rule in the factors that the plan assigns axes to; made once for a graph.
     """
-    if view.op.kind in {FUSED, "Attention"} and view.op.parts:
-        yield from every_part(view)
-    else:
-        yield view, lookup(view.op.kind).rule(view)
+    known = view.graph.once("parts with rules", _no_parts_yet)
+    found = known.get(view.op.name)
+    if found is None or found[0] is not view.op:
+        entry = lookup(view.op.kind)
+        if view.op.parts and (entry.kind == FUSED or entry.engine is Engine.ATTENTION):
+            parts = tuple(every_part(view))
+        else:
+            parts = ((view, rule_of(view.op, view.graph)),)
+        found = known[view.op.name] = view.op, parts
+    return found[1]
+
+
+def _no_parts_yet(_: OpGraph) -> dict[str, tuple[Op, tuple[tuple[OpView, ShardingRule], ...]]]:
+    return {}
 
 
 def every_part(view: OpView) -> Iterator[tuple[OpView, ShardingRule]]:

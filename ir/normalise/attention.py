@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ir.graph import Op, OpGraph, Role
-from ir.ops.elementwise import ARITHMETIC
+from ir.ops import lookup
+from ir.ops.contraction import matmul_rule
+from ir.ops.elementwise import ARITHMETIC, COPIES, TESTS
+from ir.ops.shape import CARRIERS, transpose_rule
 
-_VIEWS = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Identity", "Cast"}
 _SCORE_KINDS = {*ARITHMETIC, "Where", "Max"}
 
 
@@ -58,7 +60,7 @@ class _Matcher:
             guard = next((r for r in readers if r.kind == "Where" and r.inputs[2] == name), None)
             if (
                 guard is not None
-                and {r.kind for r in readers} <= {"IsNaN", "Where"}
+                and {r.kind for r in readers} <= {*TESTS, "Where"}
                 and name not in self.graph.outputs
             ):
                 found.parts += readers
@@ -68,12 +70,12 @@ class _Matcher:
             if reader is None:
                 return None
             if (
-                reader.kind == "MatMul"
+                _is_product(reader)
                 and reader.inputs[0] == name
                 and not reader.attributes.get("trans_b")
             ):
                 return reader
-            if reader.kind not in {"Cast", "Dropout", "Identity"}:
+            if reader.kind not in {*COPIES, "Dropout"}:
                 return None
             found.parts.append(reader)
             name = reader.outputs[0]
@@ -85,7 +87,7 @@ class _Matcher:
             maker = self.makers.get(name)
             if maker is None or self._sole_reader(name) is None:
                 return None
-            if maker.kind == "MatMul":
+            if _is_product(maker):
                 return None if maker.attributes.get("trans_a") else maker
             name = self._score_operand(maker, dims, found)
             if not name:
@@ -94,7 +96,7 @@ class _Matcher:
         return None
 
     def _score_operand(self, op: Op, dims: tuple[int, ...], found: _Match) -> str:
-        if op.kind in {"Cast", "Identity"}:
+        if op.kind in COPIES:
             return op.inputs[0]
         if op.kind not in _SCORE_KINDS:
             return ""
@@ -114,9 +116,9 @@ class _Matcher:
         """Whether a tensor is a product of two computed ones, but for scales, masks and casts."""
         maker = self.makers.get(name)
         while maker is not None and self._sole_reader(name) is not None:
-            if maker.kind == "MatMul":
+            if _is_product(maker):
                 return all(operand in self.makers for operand in maker.inputs)
-            if maker.kind not in {"Cast", "Identity", *_SCORE_KINDS}:
+            if maker.kind not in {*COPIES, *_SCORE_KINDS}:
                 return False
             name = maker.inputs[0]
             maker = self.makers.get(name)
@@ -130,12 +132,12 @@ class _Matcher:
         passed: list[Op] = []
         swapped = False
         while (maker := self.makers.get(name)) is not None and self._sole_reader(name) is not None:
-            if maker.kind == "Transpose" and _swaps_last_two(maker) and not swapped:
+            if _swaps_last_two(maker) and not swapped:
                 swapped = True
             elif maker.kind in {"Mul", "Div"}:
                 if self._scaled_operand(maker) is None:
                     break
-            elif maker.kind not in _VIEWS or maker.kind == "Transpose":
+            elif maker.kind not in CARRIERS:
                 break
             passed.append(maker)
             name = self._scaled_operand(maker) or maker.inputs[0]
@@ -207,9 +209,13 @@ class _Matcher:
         return found
 
 
+def _is_product(op: Op) -> bool:
+    return lookup(op.kind).rule is matmul_rule
+
+
 def _swaps_last_two(op: Op) -> bool:
     perm = op.attributes.get("perm")
-    if not isinstance(perm, tuple):
+    if lookup(op.kind).rule is not transpose_rule or not isinstance(perm, tuple):
         return False
     rank = len(perm)
     return perm == (*range(rank - 2), rank - 1, rank - 2)

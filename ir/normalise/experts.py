@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from ir.graph import AttributeValue, Op, OpGraph, Role, Tensor, unused_name
 from ir.ops import OpView, lookup
+from ir.ops.contraction import matmul_rule
 from ir.ops.elementwise import BIAS_ADD
 from ir.ops.experts import COMBINE, DISPATCH, EXPERT_MATMUL
+from ir.ops.indexing import ROW_LOOKUPS
 
 _MOVABLE = frozenset({"axes", "slice_axes", "perm", "starts", "ends", "steps"})
 """Attributes with a number for some dimensions that are named apart, or for all in `perm`."""
@@ -53,7 +55,7 @@ def _matches(graph: OpGraph) -> list[_Gathered]:
             continue
         product = consumers[op.outputs[0]][0]
         flipped = product.attributes.get("trans_a") or product.attributes.get("trans_b")
-        if product.kind != "MatMul" or flipped:
+        if lookup(product.kind).rule is not matmul_rule or flipped:
             continue
         row = product.inputs[1] == op.outputs[0]
         tokens = product.inputs[0] if row else product.inputs[1]
@@ -66,7 +68,7 @@ def _matches(graph: OpGraph) -> list[_Gathered]:
 
 def _picks_experts(op: Op, graph: OpGraph) -> bool:
     """Whether an operator looks up one whole matrix of a stack of weights for every index."""
-    if op.kind not in {"Gather", "GatherND"} or op.outputs[0] in graph.outputs:
+    if op.kind not in ROW_LOOKUPS or op.outputs[0] in graph.outputs:
         return False
     if op.attributes.get("axis", 0) != 0 or op.attributes.get("batch_dims", 0):
         return False

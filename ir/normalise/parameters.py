@@ -11,6 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ir.graph import Op, OpGraph, Role, Tensor
+from ir.ops import lookup
+from ir.ops.contraction import matmul_rule
+from ir.ops.shape import transpose_rule
 
 
 def fold_parameters(graph: OpGraph) -> OpGraph:
@@ -29,16 +32,17 @@ def fold_parameters(graph: OpGraph) -> OpGraph:
             continue
         result = op.outputs[0]
         readers = consumers.get(result, [])
+        turns = lookup(op.kind).rule is transpose_rule
         if op.kind == "Cast":
             alias[result] = op.inputs[0]
         elif (
-            op.kind == "Transpose"
+            turns
             and _swaps_last(op)
             and len(source.dims) == 2
-            and all(r.kind == "MatMul" for r in readers)
+            and all(lookup(r.kind).rule is matmul_rule for r in readers)
         ):
             flipped[result] = op.inputs[0]
-        elif op.kind == "Transpose" and len(consumers[original.inputs[0]]) == 1:
+        elif turns and len(consumers[original.inputs[0]]) == 1:
             tensors[source.name] = _permuted(source, op)
             alias[result] = source.name
         else:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ir.ops.registry import Engine, Needs, OpView, Resizing, operator, show
+from ir.ops.reduction import SOFTMAXES
+from ir.ops.registry import Engine, Needs, OpView, Resizing, operator, show, write
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 HEAD_COUNTS = {
@@ -168,9 +169,10 @@ def _packed_attention_flops(view: OpView) -> int:
     return 2 * rows * -(-rows // sequences) * (view.dims(0)[1] + view.dims(2)[1])
 
 
-MIXERS = frozenset({"Attention", "Softmax"})
+MIXERS = frozenset({"Attention", *(kind for kind, log in SOFTMAXES.items() if not log)})
 """Kinds without which a model is no transformer."""
 
+write(Attention="attention", PackedMultiHeadAttention="packed_attention")
 show(
     Attention="(float[2,8,6,16] q, float[2,4,12,16] k, float[2,4,12,16] v) => (y) {y = "
     "Attention(q, k, v)}",

@@ -5,7 +5,18 @@ leaves a partial sum.
 from __future__ import annotations
 
 from ir.ops.elementwise import pointwise_rule
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_result, primitives, show
+from ir.ops.registry import (
+    Engine,
+    Needs,
+    OpView,
+    enter,
+    forms,
+    operator,
+    per_result,
+    primitives,
+    show,
+    write,
+)
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 SCALE = "Scale"
@@ -124,6 +135,8 @@ def einsum_flops(view: OpView) -> int:
 enter(SCALE, rule=pointwise_rule, fusible=True, flops=per_result(1))
 
 primitives("MatMul")
+write(MatMul="matmul", Einsum="einsum", **{SCALE: "scaled"})
+forms(MatMul="product")
 show(
     Einsum='(float[2,4,6] x, float[2,6,8] z) => (y) {y = Einsum<equation="bij,bjk->bik">(x, z)}',
     MatMul="(float[2,4,6] x, float[6,8] w) => (y) {y = MatMul(x, w)}",

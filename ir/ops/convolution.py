@@ -16,11 +16,13 @@ from ir.ops.registry import (
     OpView,
     Resizing,
     enter,
+    forms,
     operator,
     per_operand,
     per_result,
     primitives,
     show,
+    write,
 )
 from ir.ops.windows import FIRST, positions
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
@@ -120,7 +122,7 @@ def _numbers(view: OpView, key: str, default: tuple[float, ...]) -> tuple[float,
 
 @operator(
     "Conv", rule=conv_rule, engine=Engine.CONVOLUTION, needs=Needs.OTHERS, parameter_operands=(1,),
-    resizing=Resizing.KERNEL,
+    bias_operand=2, resizing=Resizing.KERNEL,
 )  # fmt: skip
 def conv_flops(view: OpView) -> int:
     """One multiply and one add for each result element, input channel of its group and kernel
@@ -131,7 +133,7 @@ def conv_flops(view: OpView) -> int:
 
 @operator(
     "ConvTranspose", rule=transposed_conv_rule, engine=Engine.CONVOLUTION, needs=Needs.OTHERS,
-    parameter_operands=(1,), resizing=Resizing.TRANSPOSED,
+    parameter_operands=(1,), bias_operand=2, resizing=Resizing.TRANSPOSED,
 )  # fmt: skip
 def transposed_conv_flops(view: OpView) -> int:
     """As a convolution, counted from the operand."""
@@ -169,6 +171,14 @@ POOLS = ("MaxPool", "AveragePool", "LpPool")
 RESIZINGS = ("Resize", "Upsample")
 
 primitives("MaxPool", AveragePool="AvgPool")
+write(
+    Conv="conv", ConvTranspose="conv_transpose", MaxPool="max_pool", AveragePool="average_pool",
+    LpPool="lp_pool", GlobalAveragePool="global_average", GlobalMaxPool="global_max",
+    **dict.fromkeys(RESIZINGS, "resize"),
+)  # fmt: skip
+forms(
+    Conv="convolution", ConvTranspose="transposed_convolution", MaxPool="pool", AveragePool="pool"
+)
 show(
     AveragePool="(float[2,4,6,8] x) => (y) {y = AveragePool<kernel_shape=[2,2]>(x)}",
     Conv="(float[2,4,6,8] x, float[12,4,3,3] w) => (y) {y = Conv(x, w)}",

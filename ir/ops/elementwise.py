@@ -10,14 +10,16 @@ from ir.ops.registry import (
     OpView,
     compute,
     enter,
+    forms,
     operator,
     per_result,
     primitives,
     show,
     spell,
+    take_apart,
     write,
 )
-from ir.ops.spelling import Form
+from ir.ops.spelling import Form, choices
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 BIAS_ADD = "BiasAdd"
@@ -100,6 +102,10 @@ _POINTWISE: tuple[tuple[Needs, tuple[int, ...] | None, int, tuple[str, ...]], ..
 )  # fmt: skip
 """What gradients need, which operands have one, and FLOPs for each element, by kinds."""
 
+COPIES = frozenset({"Cast", "Identity"})
+"""Kinds whose result has the elements of their operand, each in its place."""
+TESTS = frozenset({"IsNaN", "IsInf"})
+"""Kinds that say of each element whether it is no finite number."""
 BIASED_GELUS = {"BiasGelu": "none", "FastGelu": "tanh"}
 """Kinds that are the Gelu of data and a bias, and how it is approximated."""
 SWISHES = {"Swish": 1.0, "QuickGelu": 1.702}
@@ -115,7 +121,9 @@ enter(
     *BIASED_GELUS, rule=pointwise_rule, flops=per_result(5), needs=Needs.OPERANDS,
     broadcasts=True, fusible=True, parameter_operands=(1,),
 )  # fmt: skip
-enter("Dropout", rule=like_rule, flops=per_result(1), differentiable=(0,), fusible=True)
+enter(
+    "Dropout", rule=like_rule, flops=per_result(1), differentiable=(0,), fusible=True, draws=True,
+)  # fmt: skip
 enter(BIAS_ADD, rule=bias_add_rule, flops=per_result(1), parameter_operands=(1,), fusible=True)
 
 
@@ -240,8 +248,27 @@ spell(
     ),
 )
 
+_ERF = (
+    "Erfc(Mul(Neg(x), 0.70710678))", "Erfc(Neg(Mul(x, 0.70710678)))",
+    "Add(1, Erf(Mul(x, 0.70710678)))", "Add(1, Erf(Div(x, 1.41421356)))",
+    "Erfc(Div(Neg(x), 1.41421356))", "Erfc(Neg(Div(x, 1.41421356)))",
+)  # fmt: skip
+_TANH = choices(
+    "Add(1, Tanh(Mul(0.79788456, Add(x, Mul(0.044715, {cube})))))",
+    cube=("Mul(Mul(x, x), x)", "Pow(x, 3)"),
+)
+_HALF = ("Mul(Mul(0.5, x), {e})", "Mul(x, Mul(0.5, {e}))", "Mul(0.5, Mul(x, {e}))",
+         "Div(Mul(x, {e}), 2)")  # fmt: skip
+"""`0.5 * x * e` in every order of the factors."""
+
+take_apart("Relu", "Max(x, 0)")
+take_apart("Sigmoid", "Div(1, Add(1, Exp(Neg(x))))")
+for _approximate, _inner in (("none", _ERF), ("tanh", tuple(_TANH))):
+    _every = (each for half in _HALF for each in choices(half, e=_inner))
+    take_apart("Gelu", *_every, approximate=_approximate)
+
 write(
-    "elementwise", Relu="relu", Sigmoid="logistic", Gelu="gaussian", HardSwish="hard_swish",
+    Relu="relu", Sigmoid="logistic", Gelu="gaussian", HardSwish="hard_swish",
     HardSigmoid="hard_sigmoid", Elu="elu", Celu="celu", Selu="selu", LeakyRelu="leaky_relu",
     PRelu="p_relu", ThresholdedRelu="thresholded_relu", Shrink="shrink", Mish="mish",
     Softplus="softplus", Softsign="softsign", Erf="error", Clip="clip", Identity="same",
@@ -258,6 +285,10 @@ primitives(
     FastGelu="FastGeLU", Gelu="GeLU", GreaterOrEqual="GreaterEqual", HardSigmoid="HSigmoid",
     LessOrEqual="LessEqual", Max="Maximum", Min="Minimum", Not="LogicalNot", Or="LogicalOr",
     PRelu="PReLU", Relu="ReLU", Selu="SeLU", Sum="AddN", Swish="SiLU", Where="Select",
+)  # fmt: skip
+forms(
+    Max="pair", Min="pair", PRelu="slopes", Where="alike", Sum="alike", BitShift="shift",
+    FastGelu="single",
 )  # fmt: skip
 show(
     BiasGelu="(float[2,4,6] x, float[6] b) => (float[2,4,6] y) {y = com.microsoft.BiasGelu(x, b)}",

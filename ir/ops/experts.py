@@ -15,9 +15,11 @@ from ir.ops.registry import (
     OpView,
     Resizing,
     enter,
+    forms,
     lookup,
     operator,
     primitives,
+    write,
 )
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
@@ -150,3 +152,10 @@ def _packed_expert_flops(view: OpView) -> int:
 
 
 primitives(ExpertMatMul="BatchMatMul")
+
+
+write(
+    **{DISPATCH: "dispatch", COMBINE: "combine", EXPERT_MATMUL: "expert_matmul"},
+    ExpertMatMulNBits="packed_expert_matmul",
+)  # fmt: skip
+forms(ExpertMatMul="expert_product")

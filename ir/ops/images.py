@@ -9,11 +9,13 @@ from ir.ops.registry import (
     Needs,
     OpView,
     enter,
+    forms,
     operator,
     per_operand,
     primitives,
     show,
     unknown_rule,
+    write,
 )
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
@@ -170,6 +172,7 @@ def _region_maximum_flops(view: OpView) -> int:
     engine=Engine.CONVOLUTION,
     needs=Needs.OPERANDS,
     parameter_operands=(1,),
+    bias_operand=3,
 )
 def _deform_conv_flops(view: OpView) -> int:
     """As a convolution, and four neighbours of each element that it reads."""
@@ -201,6 +204,12 @@ def _stft_flops(view: OpView) -> int:
 
 
 primitives(GridSample="GridSampler2D", RoiAlign="ROIAlign")
+write(
+    GridSample="grid_sample", AffineGrid="affine_grid", RoiAlign="roi_align",
+    MaxRoiPool="max_roi_pool", DeformConv="deform_conv", Det="determinant", DFT="dft", STFT="stft",
+    MaxUnpool="max_unpool", Col2Im="col_to_image", GlobalLpPool="global_norm",
+)  # fmt: skip
+forms(GridSample="samples", RoiAlign="regions")
 show(
     AffineGrid="(float[2,2,3] t) => (y) <int64[4] s = {2, 4, 6, 8}> {y = AffineGrid(t, s)}",
     Col2Im="(float[2,20,12] x) => (y) <int64[2] i = {5, 5}, int64[2] b = {2, 2}> {y = Col2Im(x, "

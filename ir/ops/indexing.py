@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ir.ops.registry import Needs, OpView, Resizing, enter, primitives, show, write
+from ir.ops.registry import Needs, OpView, Resizing, enter, forms, primitives, show, write
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -124,6 +124,10 @@ def _looked_up_bytes(view: OpView) -> int:
     return 2 * view.outputs[0].nbytes + (index.nbytes if index else 0)
 
 
+ROW_LOOKUPS = ("Gather", "GatherND")
+"""What takes the parts of a table that an index names."""
+LOOKUPS = (*ROW_LOOKUPS, "GatherElements")
+"""The same, with what takes single elements."""
 BY_ELEMENT = ("GatherElements", "ScatterElements")
 """Each index is the place of one element along an axis."""
 BY_COORDINATES = ("GatherND", "ScatterND")
@@ -161,10 +165,12 @@ enter(
 )
 
 write(
-    "indexing", Gather="gather", GatherElements="gather_elements", GatherND="gather_nd",
+    TensorScatter="tensor_scatter",
+    Gather="gather", GatherElements="gather_elements", GatherND="gather_nd",
     ScatterElements="scatter_elements", ScatterND="scatter_nd",
 )  # fmt: skip
 primitives("Gather", GatherElements="GatherD", GatherND="GatherNd")
+forms(ScatterND="scatter", GatherND="gather_nd")
 show(
     Gather="(float[12,6] x, int64[2,4] i) => (y) {y = Gather(x, i)}",
     GatherElements="(float[2,4] x, int64[2,6] i) => (y) {y = GatherElements<axis=1>(x, i)}",

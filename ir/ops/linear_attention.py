@@ -9,7 +9,7 @@ LinearAttention and CausalConvWithState. Counts of operations are our own.
 from __future__ import annotations
 
 from ir.graph import Role
-from ir.ops.registry import Engine, Needs, OpView, operator, show
+from ir.ops.registry import Engine, Needs, OpView, operator, show, write
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 RECURRENT = frozenset({"LinearAttention", "SelectiveScan"})
@@ -165,6 +165,10 @@ def _causal_conv_flops(view: OpView) -> int:
     return 2 * view.outputs[0].elements * view.dims(1)[2]
 
 
+write(
+    LinearAttention="linear_attention", SelectiveScan="selective_scan",
+    CausalConvWithState="causal_conv",
+)  # fmt: skip
 show(
     CausalConvWithState="(float[2,4,6] x, float[4,1,3] w) => (y, s) {y, s = "
     "CausalConvWithState(x, w)}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, enter, no_flops, per_operand
+from ir.ops.registry import Needs, OpView, enter, no_flops, per_operand, write
 from ir.rule import InternalCollective, RuleBuilder, ShardingRule, single
 
 LOSS = "Loss"
@@ -34,3 +34,6 @@ enter(LOSS, rule=loss_rule, needs=Needs.ITSELF, flops=per_operand(6))
 
 
 enter(OUTPUT, rule=output_rule, differentiable=(), touched_bytes=no_flops)
+
+
+write(**{LOSS: "loss", OUTPUT: "output"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, enter, per_operand, show
+from ir.ops.registry import Needs, OpView, enter, per_operand, show, write
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 
@@ -68,6 +68,7 @@ CROSS_ENTROPY = "SoftmaxCrossEntropyLoss"
 CLASS_LOSSES = ("NegativeLogLikelihoodLoss", CROSS_ENTROPY)
 """Of scores or their logarithms for each class, and the class of each row."""
 
+write(**dict.fromkeys(CLASS_LOSSES, "class_loss"))
 show(
     NegativeLogLikelihoodLoss="(float[4,6] x, int64[4] t) => (y) {y = "
     "NegativeLogLikelihoodLoss(x, t)}",

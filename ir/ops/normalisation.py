@@ -11,13 +11,16 @@ from ir.ops.registry import (
     OpView,
     RuleFunction,
     enter,
+    forms,
     operator,
     per_result,
     primitives,
     show,
     spell,
+    take_apart,
+    write,
 )
-from ir.ops.spelling import Form
+from ir.ops.spelling import Form, choices
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 MEAN_VARIANCE_EPSILON = 1e-9
@@ -167,6 +170,37 @@ primitives(
     LayerNormalization="LayerNorm", RMSNormalization="RmsNorm",
     SimplifiedLayerNormalization="RmsNorm",
 )  # fmt: skip
+_CENTRED = "Sub(x, ReduceMean(x))"
+_SPREAD = (
+    f"ReduceMean(Mul({_CENTRED}, {_CENTRED}))",
+    "Sub(ReduceMean(Mul(x, x)), Mul(ReduceMean(x), ReduceMean(x)))",
+    "Max(Sub(ReduceMean(Mul(x, x)), Mul(ReduceMean(x), ReduceMean(x))), 0)",
+    "Relu(Sub(ReduceMean(Mul(x, x)), Mul(ReduceMean(x), ReduceMean(x))))",
+)
+_SCALED = (
+    "Mul(Mul({d}, Rsqrt(Add({v}, n_eps))), scale)", "Mul({d}, Mul(Rsqrt(Add({v}, n_eps)), scale))",
+    "Mul(Div({d}, Sqrt(Add({v}, n_eps))), scale)",
+)  # fmt: skip
+_LAYER = tuple(e for s in _SCALED for e in choices(s, d=(_CENTRED,), v=_SPREAD))
+_MEANT = "Sub(x, Reshape(mean))"
+
+take_apart("LayerNormalization", *(f"Add({each}, bias)" for each in _LAYER), *_LAYER)
+take_apart(
+    "RMSNormalization",
+    *(e for s in _SCALED for e in choices(s, d=("x",), v=("ReduceMean(Mul(x, x))",))),
+)
+take_apart(
+    "BatchNormalization",
+    f"Add(Mul(Mul({_MEANT}, Reshape(Rsqrt(Add(variance, n_eps)))), Reshape(scale)), Reshape(bias))",
+    f"Add(Mul({_MEANT}, Reshape(Mul(Rsqrt(Add(variance, n_eps)), scale))), Reshape(bias))",
+)
+write(
+    **dict.fromkeys(LAYER_NORMS, "layer_norm"), BatchNormalization="batch_norm",
+    InstanceNormalization="instance_norm", LpNormalization="lp_norm",
+    MeanVarianceNormalization="mean_variance", GroupNormalization="group_norm",
+    LRN="local_response",
+)  # fmt: skip
+forms(LayerNormalization="layer_norm", LpNormalization="norm")
 show(
     BatchNormalization="(float[2,4,6,8] x, float[4] s, float[4] b, float[4] m, float[4] v) => "
     "(y) {y = BatchNormalization(x, s, b, m, v)}",

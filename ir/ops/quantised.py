@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ir.ops.contraction import matmul_flops, matmul_rule
 from ir.ops.convolution import conv_flops, conv_rule
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_result, show
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_result, show, write
 from ir.ops.windows import with_whole_positions
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
@@ -256,6 +256,12 @@ def _packed_matmul_flops(view: OpView) -> int:
     return 2 * view.outputs[0].elements * inner + 3 * view.dims(1)[0] * inner
 
 
+write(
+    QuantizeLinear="quantise", DequantizeLinear="dequantise",
+    DynamicQuantizeLinear="dynamic_quantise", MatMulInteger="integer_matmul",
+    MatMulNBits="packed_matmul", ConvInteger="integer_conv", QLinearMatMul="rounded_matmul",
+    QLinearConv="rounded_conv",
+)  # fmt: skip
 show(
     ConvInteger="(uint8[2,4,6,8] x, uint8[12,4,3,3] w) => (y) {y = ConvInteger(x, w)}",
     DequantizeLinear="(uint8[2,4,6] x, float s, uint8 z) => (y) {y = DequantizeLinear(x, s, z)}",

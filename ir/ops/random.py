@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ir.ops.elementwise import aligned_map
-from ir.ops.registry import OpView, enter, kinds_of, operator, per_result, show, write
+from ir.ops.registry import OpView, catalogue, enter, kinds_of, operator, per_result, show, write
 from ir.rule import RuleBuilder, ShardingRule, single
 
 
@@ -45,11 +45,11 @@ def _multinomial_flops(view: OpView) -> int:
     return 2 * view.graph.tensors[view.op.inputs[0]].elements + 10 * view.outputs[0].elements
 
 
-DRAWN = kinds_of("random") | {"Dropout"}
+DRAWN = kinds_of("random") | {kind for kind, each in catalogue().items() if each.draws}
 """Each of them draws numbers of its own."""
 
 write(
-    "constants", RandomNormal="normal", RandomNormalLike="normal", RandomUniform="uniform",
+    RandomNormal="normal", RandomNormalLike="normal", RandomUniform="uniform",
     RandomUniformLike="uniform", Bernoulli="bernoulli", Multinomial="multinomial",
 )  # fmt: skip
 show(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ir.ops.registry import Engine, Needs, OpView, operator, show
+from ir.ops.registry import Engine, Needs, OpView, operator, show, write
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 GATES: Mapping[str, int] = MappingProxyType({"RNN": 1, "GRU": 3, "LSTM": 4})
@@ -64,6 +64,7 @@ def _recurrent_flops(view: OpView) -> int:
     return 2 * x[0] * x[1] * (math.prod(w) + math.prod(r))
 
 
+write(**dict.fromkeys(GATES, "recurrent"))
 show(
     GRU="(float[6,2,4] x, float[1,24,4] w, float[1,24,8] r) => (y) {y = GRU<hidden_size=8>(x, "
     "w, r)}",

@@ -16,6 +16,7 @@ from ir.ops.registry import (
     primitives,
     show,
     spell,
+    take_apart,
     write,
 )
 from ir.ops.spelling import Form
@@ -224,8 +225,15 @@ spell(
     CumProd=("", f"CumProd(x as self, {_SCANNED})"),
 )
 
+_SHIFTED = "Sub(x, ReduceMax(x))"
+
+take_apart("ReduceMean", "Div(ReduceSum(x), n_count)", "Mul(ReduceSum(x), n_share)")
+take_apart(
+    "Softmax", f"Div(Exp({_SHIFTED}), ReduceSum(Exp({_SHIFTED})))", "Div(Exp(x), ReduceSum(Exp(x)))"
+)
+take_apart("LogSoftmax", f"Sub({_SHIFTED}, Log(ReduceSum(Exp({_SHIFTED}))))")
 write(
-    "statistics", ReduceSum="total", ReduceMean="average", ReduceMax="maximum",
+    ReduceSum="total", ReduceMean="average", ReduceMax="maximum",
     ReduceMin="minimum", Hardmax="hardmax", TopK="top_k", **dict.fromkeys(SOFTMAXES, "softmax"),
     **dict.fromkeys(PLACES, "place"), **dict.fromkeys(SCANS, "scan"), ReduceProd="reduction",
     ReduceL1="reduction", ReduceL2="reduction", ReduceSumSquare="reduction",

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TypeAlias, TypedDict, Unpack
 
 from ir.graph import AttributeValue, Op, OpGraph, Tensor
-from ir.ops.spelling import Form, Function, Spelling
+from ir.ops.spelling import Form, Function, SmallSteps, Spelling
 from ir.rule import ShardingRule, parse_rule
 
 
@@ -133,8 +133,12 @@ class OperatorEntry:
     """Operands that hold trainable weights by their meaning."""
     buffer_operands: tuple[int, ...] = ()
     """Operands that hold running statistics: no gradient, no optimizer state."""
+    bias_operand: int = 0
+    """The operand of ONNX's node that is a bias, which the normal form adds behind."""
     touched_bytes: CountFunction | None = None
     """Bytes moved by the whole operator, where that is not operands plus results."""
+    draws: bool = False
+    """It draws numbers of its own."""
     whole_at_any_size: bool = False
     """Factors that stay whole may have any size: what is computed does not hang on it."""
     resizing: Resizing | None = None
@@ -143,12 +147,18 @@ class OperatorEntry:
     """The file of `ir/ops` that enters it."""
     spelling: Spelling | None = None
     """What tracers call it, where its calls have one of a few forms."""
+    small_steps: tuple[SmallSteps, ...] = ()
+    """What JAX writes for it."""
     function: Function | None = None
     """What computes it, where a library has one function for it."""
     semantics: str = ""
-    """What computes it otherwise: a function of `ir.semantics` with its module, `shape.expand`."""
+    """What computes it otherwise: a function of `ir.semantics` or `executors.semantics`. The kernel
+    that an executor has of its own bears the same name."""
     primitive: str = ""
     """MindSpore's primitive for it that takes a strategy; empty where it has none."""
+    primitive_form: str = ""
+    """The function of `ir.mindspore_forms.primitives` that says how it takes one, where that is not
+    a number for each dimension of each operand."""
     sample: str = ""
     """A typical node as a model in ONNX's text, where operands of one size do not show it."""
 
@@ -164,7 +174,9 @@ class OperatorFacts(TypedDict, total=False):
     broadcasts: bool
     parameter_operands: tuple[int, ...]
     buffer_operands: tuple[int, ...]
+    bias_operand: int
     touched_bytes: CountFunction | None
+    draws: bool
     whole_at_any_size: bool
     resizing: Resizing
 
@@ -217,6 +229,13 @@ def spell(form: Form, **names: tuple[str, ...]) -> None:
         _CATALOGUE[kind] = replace(_CATALOGUE[kind], spelling=Spelling(form, *each))
 
 
+def take_apart(kind: str, *expressions: str, **attributes: str) -> None:
+    """Tell the small steps that JAX writes for a kind, with the attributes that they stand for."""
+    entry = _CATALOGUE[kind]
+    found = SmallSteps(expressions, tuple(attributes.items()))
+    _CATALOGUE[kind] = replace(entry, small_steps=(*entry.small_steps, found))
+
+
 def compute(operands: int, **names: tuple[str, ...]) -> None:
     """Tell which function computes kinds: for each kind its names in numpy and in torch, the last
     of which may be left out.
@@ -225,10 +244,10 @@ def compute(operands: int, **names: tuple[str, ...]) -> None:
         _CATALOGUE[kind] = replace(_CATALOGUE[kind], function=Function(operands, *each))
 
 
-def write(module: str, **names: str) -> None:
-    """Tell which function of a module of `ir.semantics` computes kinds."""
+def write(**names: str) -> None:
+    """Tell which function of `ir.semantics` or `executors.semantics` computes kinds."""
     for kind, name in names.items():
-        _CATALOGUE[kind] = replace(_CATALOGUE[kind], semantics=f"{module}.{name}")
+        _CATALOGUE[kind] = replace(_CATALOGUE[kind], semantics=name)
 
 
 def primitives(*same: str, **others: str) -> None:
@@ -242,6 +261,12 @@ def primitives(*same: str, **others: str) -> None:
     """
     for kind, name in {**dict(zip(same, same, strict=True)), **others}.items():
         _CATALOGUE[kind] = replace(_CATALOGUE[kind], primitive=name)
+
+
+def forms(**names: str) -> None:
+    """Tell which function says how the primitives of kinds take a strategy."""
+    for kind, name in names.items():
+        _CATALOGUE[kind] = replace(_CATALOGUE[kind], primitive_form=name)
 
 
 def show(**samples: str) -> None:

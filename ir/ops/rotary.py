@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, enter, per_result, show
+from ir.ops.registry import Needs, OpView, enter, per_result, show, write
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 
@@ -44,6 +44,7 @@ enter(
     flops=per_result(3),
 )
 
+write(RotaryEmbedding="rotary")
 show(
     RotaryEmbedding="(float[2,4,6,8] x, float[12,4] c, float[12,4] s, int64[2,6] p) => (y) {y = "
     "RotaryEmbedding(x, c, s, p)}",

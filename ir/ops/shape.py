@@ -6,13 +6,14 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-from ir.ops.elementwise import aligned_map
+from ir.ops.elementwise import COPIES, aligned_map
 from ir.ops.registry import (
     Engine,
     Needs,
     OpView,
     Resizing,
     enter,
+    forms,
     operator,
     primitives,
     show,
@@ -274,19 +275,22 @@ UNIT_VIEWS = ("Squeeze", "Unsqueeze")
 """Dimensions of size 1 go or come."""
 VIEWS = (*RESHAPES, *UNIT_VIEWS)
 """Other dims for the same elements in the same order."""
-CARRIERS = frozenset({*VIEWS, "Cast", "Identity", "Expand"})
+CARRIERS = frozenset({*VIEWS, *COPIES, "Expand"})
 """Kinds that hand the numbers of their operand on, none put in another order."""
 TAKERS = frozenset({"Slice", "Split", "Transpose"})
 """Kinds that hand some of them on."""
-MOVES = CARRIERS | {"Transpose"}
+REARRANGED = frozenset({*VIEWS, *COPIES, "Transpose"})
+"""Kinds whose result has the elements of their operand, each once."""
+MOVES = CARRIERS | REARRANGED
 """Kinds that hand the numbers of their operand on, in whatever order."""
 
 write(
-    "shape", Transpose="transpose", Expand="expand", Tile="tile", Pad="pad", Trilu="triangle",
+    ReverseSequence="rearranged", Compress="rearranged",
+    Transpose="transpose", Expand="expand", Tile="tile", Pad="pad", Trilu="triangle",
     Slice="part", Concat="concat", Split="split", **dict.fromkeys(VIEWS, "reshape"),
 )  # fmt: skip
 write(
-    "constants", OneHot="one_hot", NonZero="non_zero", Range="counted", ConstantOfShape="filled",
+    OneHot="one_hot", NonZero="non_zero", Range="counted", ConstantOfShape="filled",
     EyeLike="unit_matrix", HannWindow="hann", HammingWindow="hamming", BlackmanWindow="blackman",
     MelWeightMatrix="mel_weights",
 )  # fmt: skip
@@ -294,6 +298,7 @@ primitives(
     "Concat", "Split", "Squeeze", "Tile", "Transpose", Expand="BroadcastTo", Pad="PadV3",
     Slice="StridedSlice", Unsqueeze="ExpandDims",
 )  # fmt: skip
+forms(Trilu="triangle", OneHot="one_hot")
 show(
     BlackmanWindow="(int64 n) => (float[6] y) {y = BlackmanWindow(n)}",
     Compress="(float[4,6] x, bool[4] c) => (float[3,6] y) {y = Compress<axis=0>(x, c)}",

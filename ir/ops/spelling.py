@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import product
 
 
 class Form(StrEnum):
@@ -62,3 +64,24 @@ class Spelling:
     """Primitives of MindSpore."""
     stablehlo: str = ""
     """With their dialect: `chlo.erf`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallSteps:
+    """An operator as JAX writes it: expressions of smaller ones, as `importers.stablehlo.patterns`
+    reads them. `x`, `scale`, `bias`, `mean` and `variance` are its operands.
+    """
+
+    expressions: tuple[str, ...]
+    attributes: tuple[tuple[str, str], ...] = ()
+    """What the operator has beside what the steps tell."""
+
+
+def choices(text: str, **parts: tuple[str, ...]) -> Iterator[str]:
+    """An expression with every choice of its parts.
+
+    >>> list(choices("Add({a}, {b})", a=("x", "y"), b=("1",)))
+    ['Add(x, 1)', 'Add(y, 1)']
+    """
+    for chosen in product(*parts.values()):
+        yield text.format(**dict(zip(parts, chosen, strict=True)))

@@ -126,6 +126,21 @@ class LayoutTable:
         """What `pieces` found on some meshes."""
         return {}
 
+    def rows(self, states: IntArray) -> LayoutTable:
+        """Some of the states, a candidate for each."""
+        key = states.tobytes()
+        if key not in self._parts:
+            chosen = tuple([self.states[i] for i in states.tolist()])
+            part = LayoutTable(chosen, np.arange(len(chosen)), self.masks[states])
+            part.cuts.update({sizes: own[states] for sizes, own in self.cuts.items()})
+            self._parts[key] = part
+        return self._parts[key]
+
+    @cached_property
+    def _parts(self) -> dict[bytes, LayoutTable]:
+        """What `rows` made."""
+        return {}
+
     @cached_property
     def forward(self) -> Layouts:
         return Layouts(s.forward for s in self.states)

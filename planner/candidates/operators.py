@@ -16,16 +16,16 @@ from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
 from costmodel.software import GENERIC, SoftwareProfile
 from ir.dialects import Dialect
-from ir.graph import Op, Role, Tensor
-from ir.ops import FUSED, OpView, lookup
+from ir.graph import Role
+from ir.ops import OpView, lookup
 from ir.ops.shape import RESHAPES
 from ir.plan import NamedLayout, Plan
 from ir.plan_stages import axis_sizes
 from ir.rule import ShardingRule
 from planner.candidates.assignments import Assignment, Assignments
 from planner.candidates.internal_collectives import InternalCollective, InternalPricer
-from planner.candidates.layout_tables import LayoutTable, LayoutTableMaker
-from planner.candidates.offers import Offers
+from planner.candidates.layout_tables import LayoutTable
+from planner.candidates.mesh_tables import MeshTables, mesh_tables
 from planner.candidates.operator_cost import OperatorCost, priced_together
 from planner.request import Cuts
 from topology.mesh import Mesh
@@ -127,13 +127,11 @@ class OpPricer:
     collectives: CollectiveModel
     software: SoftwareProfile = GENERIC
     """What kernels take in a step over what they take alone."""
-    _offers: Offers = field(init=False)
+    tables: MeshTables = field(init=False)
     _inner: InternalPricer = field(init=False)
-    ports: LayoutTableMaker = field(init=False)
 
     def __post_init__(self) -> None:
-        self._offers = Offers(self.dialect, self.mesh)
-        self.ports = LayoutTableMaker(self.dialect.partial_edges)
+        self.tables = mesh_tables(self.mesh, self.dialect)
         self._inner = InternalPricer(self.collectives, self.dialect.partial_edges)
 
     def candidates(self, view: OpView, gradient: Sequence[bool]) -> OpCandidates:
@@ -165,16 +163,16 @@ class OpPricer:
         rule = entry.rule(view)
         if rule.divisors != view.op.divisors:
             rule = replace(rule, divisors=view.op.divisors)
-        splits, left_out = self._offers.of(
+        splits, left_out = self.tables.offers.of(
             rule, entry, gradient=any(gradient), in_order=not _inherits(view, rule)
         )
         summed = tuple(_summed(rule, i) for i in range(len(rule.results)))
         operands = tuple(
-            None if m is None or t is None else self.ports.operand(m, splits)
+            None if m is None or t is None else self.tables.ports.operand(m, splits)
             for m, t in zip(rule.operands, view.inputs, strict=True)
         )
         results = tuple(
-            None if m is None else self.ports.result(m, splits, s)
+            None if m is None else self.tables.ports.result(m, splits, s)
             for m, s in zip(rule.results, summed, strict=True)
         )
         return _Draft(view, gradient, rule, splits, left_out, summed, operands, results)
@@ -237,33 +235,6 @@ def _summed(rule: ShardingRule, result: int) -> frozenset[int]:
     inside = {f for item in rule.internal for f in item.factors}
     present = {f for m in rule.operands if m is not None for dim in m for f in dim}
     return frozenset(present - kept - inside)
-
-
-def signature(op: Op, tensors: Mapping[str, Tensor]) -> tuple[object, ...]:
-    """Equal for operators that planning cannot tell apart."""
-    return _signature(op, tensors, {})
-
-
-def signature_of_all(
-    ops: Sequence[Op], tensors: Mapping[str, Tensor], number: dict[str, int]
-) -> tuple[object, ...]:
-    """The same for operators that belong together; `number` counts their tensors."""
-    return tuple(_signature(op, tensors, number) for op in ops)
-
-
-def _signature(op: Op, tensors: Mapping[str, Tensor], number: dict[str, int]) -> tuple[object, ...]:
-    def facts(name: str) -> tuple[object, ...]:
-        if not name:
-            return ()
-        tensor = tensors[name]
-        same = number.setdefault(name, len(number))
-        return same, tensor.dims, tensor.divisors, tensor.dtype, tensor.role
-
-    attributes = tuple(sorted((k, v) for k, v in op.attributes.items()))
-    inputs, outputs = tuple(facts(n) for n in op.inputs), tuple(facts(n) for n in op.outputs)
-    # A composite of kind "Fused" is made of its parts; other composites are told by their operands.
-    parts = tuple(_signature(p, tensors, number) for p in op.parts) if op.kind == FUSED else ()
-    return op.kind, attributes, inputs, outputs, parts, op.divisors
 
 
 def splits_of(candidates: OpCandidates, sizes: Sequence[int]) -> list[Cuts]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from ir.dialects import TARGETS
+from ir.dialects import TARGETS, target_with
 from ir.folding import common_scope
 from ir.graph import Op, OpGraph, Role
 from ir.mindspore_forms.readers import parts_of
@@ -19,8 +19,9 @@ from ir.ops import OpView, lookup
 from ir.rule import FactorMap, ShardingRule
 from ir.texts import listed
 from planner.lowering.pricing import SLICES
+from planner.mindspore_searches.recursive_programming import recursive_pins
 from planner.request import Cuts, RequestError, SearchRequest
-from planner.solvers import ONE_BY_ONE
+from planner.solvers import ONE_BY_ONE, RECURSIVE
 
 MOST_SHOWN = 8
 """Names or cuts that a message lists; the rest is counted."""
@@ -28,6 +29,8 @@ RESULT = "->"
 """Behind the name of an operator: its cuts are those in which its result is read, MindSpore's
 `out_strategy`."""
 BY_BATCH = "--rest semi-auto"
+FULL_BATCH = "full_batch"
+"""Every device has the whole batch."""
 LONGEST_NAME = 1000
 """A longer pattern is no slip of the finger."""
 
@@ -92,6 +95,32 @@ def pins_of(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> tuple[Pin, ...]
                 )
     found = _of_readers(graph, pins) | found
     return tuple(found[op.name] for op in graph.ops if op.name in found)
+
+
+def with_recursive_pins(request: SearchRequest, graph: OpGraph, devices: int) -> SearchRequest:
+    """A request for the search that halves the machine, with what that chooses as pins; any other
+    as it is.
+
+    Raises:
+        RequestError: the devices are no power of two, or the target's framework has no such search.
+    """
+    if request.solver != RECURSIVE:
+        return request
+    if not TARGETS[request.target].own_cost:
+        target = target_with(lambda dialect: dialect.own_cost)
+        raise RequestError(
+            f"{RECURSIVE} is a search of {TARGETS[target].framework}'s\n"
+            f"  at:  --solver {RECURSIVE}\n  fix: leave it out, or use --target {target}"
+        )
+    whole = "" if request.training else FULL_BATCH
+    found = recursive_pins(
+        graph,
+        devices,
+        dict(request.pins),
+        training=request.training,
+        full_batch=(request.dataset_strategy or whole) == FULL_BATCH,
+    )
+    return replace(request, solver="portfolio", pins=tuple(found.items()))
 
 
 def held_pins(graph: OpGraph, request: SearchRequest, devices: int) -> tuple[Pin, ...]:

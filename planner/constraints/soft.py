@@ -115,7 +115,7 @@ class SoftConstraints:
         found = tuple(meshes)
         for degrees in (self.request.degrees, *(own for _, own in self.request.scoped_degrees)):
             found = meshes_with(degrees, found) if degrees else found
-        same = tuple(mesh for mesh in found if mesh_axes(mesh) == self.request.close_mesh)
+        same = tuple(mesh for mesh in found if mesh.rows == self.request.close_mesh)
         return same or found
 
     def narrowed(self, lowered: Lowered) -> Lowered:
@@ -344,11 +344,6 @@ def too_many_changes(request: SearchRequest) -> RequestError:
         f"  at:  --max-changes {request.max_changes}\n"
         "  fix: allow more changes, or more memory with --memory"
     )
-
-
-def mesh_axes(mesh: Mesh) -> tuple[tuple[str, int, int], ...]:
-    """A mesh as plans have it: name, size and tier of every axis."""
-    return tuple((axis.name, axis.size, axis.tier) for axis in mesh.axes)
 
 
 def soft_pin_text(name: str, cuts: tuple[tuple[int, ...], ...], weight_s: float) -> str:

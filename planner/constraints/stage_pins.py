@@ -9,8 +9,9 @@ from costmodel.operators import OperatorModel
 from ir.dialects import Dialect
 from ir.graph import OpGraph
 from ir.ops import OpView
+from ir.signatures import signature
 from ir.texts import listed
-from planner.candidates.operators import OpPricer, signature, splits_of
+from planner.candidates.operators import OpPricer, splits_of
 from planner.constraints.degrees import degrees_text, followed, following, meshes_with
 from planner.constraints.pinning import meshes_for, pinned_candidates
 from planner.constraints.pins import Pin, pin_text, pins_of

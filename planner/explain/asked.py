@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from planner.requests.errors import UserError
 from planner.requests.option_texts import pins
 from planner.requests.options.explanations import ExplanationOptions
+from planner.requests.options.option import check_values
 from planner.requests.options.simulations import SimulationOptions
 
 if TYPE_CHECKING:
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from report.sensitivity import Sensitivity
 
 Answer: TypeAlias = "PlanExplanation | Sensitivity | OperatorExplanation"
-MOST_RIVALS = 20
 
 __all__ = ["Answer", "answer_json", "check_question", "explained"]
 
 
 def check_question(asked: ExplanationOptions) -> None:
     """Raise `UserError` if the options do not go together."""
+    check_values(asked)
     named = (("--op", asked.op), ("--tensor", asked.tensor))
     texts = [text for text, given in named if given is not None]
     other = bool(asked.why_not) + asked.sensitivity
@@ -35,11 +36,6 @@ def check_question(asked: ExplanationOptions) -> None:
         )
     if asked.cuts is not None and asked.op is None:
         raise UserError("cuts of which operator?", f"--cuts {asked.cuts}", "name it with --op")
-    if not 0 <= asked.rivals <= MOST_RIVALS:
-        raise UserError(
-            f"0 to {MOST_RIVALS} candidates are shown", f"--rivals {asked.rivals}",
-            "such as --rivals 3",
-        )  # fmt: skip
 
 
 def explained(plan: Plan, asked: ExplanationOptions, report: Report) -> Answer | list[WhyNot]:

@@ -19,7 +19,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.explain.guided import edge_s, edges_at, local_s, node_s
+from planner.explain.guided import edge_s, local_s, node_s
 from planner.explain.restricted_problem import Answer, Forced, Hold, RestrictedProblem
 from planner.problem import EdgeTable, NodeTable, Problem
 
@@ -315,7 +315,7 @@ def dear_pairs(
         planned_s: what the best choice costs without the candidate.
         most: pairs of one edge; those of equal cost are one.
     """
-    for index in sorted({e for node in rival for e in edges_at(posed.problem)[node]}):
+    for index in sorted({e for node in rival for e, _ in posed.problem.edges_at[node]}):
         yield from itertools.islice(_of_edge(posed, rival, planned_s, index), most)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
@@ -143,8 +142,7 @@ def changed_area(
     pairs = enumerate(zip(choice, other, strict=True))
     out = {node for node, (new, old) in pairs if new != old}.union(asked)
     for _ in range(edges):
-        ends = (problem.edges[e] for node in sorted(out) for e in edges_at(problem)[node])
-        out = out.union(*ends)
+        out = out.union(other for node in sorted(out) for _, other in problem.edges_at[node])
     return out
 
 
@@ -174,15 +172,5 @@ def local_s(problem: Problem, choice: Sequence[int], node: int, candidate: int) 
     """Seconds of a candidate of a node and of the edges at it, everything else as chosen."""
     other = list(choice)
     other[node] = candidate
-    edges = (edge_s(problem, index, other) for index in edges_at(problem)[node])
+    edges = (edge_s(problem, index, other) for index, _ in problem.edges_at[node])
     return math.fsum((node_s(problem, node, other), *edges))
-
-
-@lru_cache(maxsize=4)
-def edges_at(problem: Problem) -> tuple[tuple[int, ...], ...]:
-    """The edges of every node, in ascending order."""
-    out: list[list[int]] = [[] for _ in problem.sizes]
-    for index, ends in enumerate(problem.edges):
-        for node in sorted(set(ends)):
-            out[node].append(index)
-    return tuple(map(tuple, out))

@@ -33,22 +33,13 @@ class NextPlan:
 def with_rates(cluster: Cluster, computation: float, messages: float) -> Cluster:
     """A machine whose computation and whose messages take so many times as long."""
     slow, late = (min(_MOST, max(1 / _MOST, x)) for x in (computation, messages))
+    slower = cluster.scaled(bandwidth=1 / late, latency=late, compute=1 / slow)
     chip = replace(
-        cluster.chip,
-        peak_flops={dtype: rate / slow for dtype, rate in cluster.chip.peak_flops.items()},
-        vector_flops=cluster.chip.vector_flops / slow,
-        memory_bandwidth_bytes_per_s=cluster.chip.memory_bandwidth_bytes_per_s / slow,
-        launch_latency_s=cluster.chip.launch_latency_s * slow,
+        slower.chip,
+        memory_bandwidth_bytes_per_s=slower.chip.memory_bandwidth_bytes_per_s / slow,
+        launch_latency_s=slower.chip.launch_latency_s * slow,
     )
-    tiers = tuple(
-        replace(
-            tier,
-            bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s / late,
-            latency_s=tier.latency_s * late,
-        )
-        for tier in cluster.tiers
-    )
-    return replace(cluster, chip=chip, tiers=tiers)
+    return replace(slower, chip=chip)
 
 
 def next_plan(plan: Plan, computation: float, messages: float) -> NextPlan | None:

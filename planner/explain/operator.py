@@ -16,7 +16,6 @@ from planner.explain.restricted_problem import (
     Answer,
     MemoryPrices,
     RestrictedProblem,
-    held_at,
     memory_prices,
 )
 from planner.explain.terms import HiddenShare, Terms, by_label
@@ -76,6 +75,32 @@ def guided(case: PlanProblem, prices: MemoryPrices) -> PlanProblem:
     paid = at_prices(case.posed.problem, prices.per_byte, case.posed.allowed())
     guide = Guide(case.choice, prices.per_byte, paid.choice or case.choice, paid.cost_s)
     return replace(case, posed=replace(case.posed, guide=guide))
+
+
+def planned_around(case: PlanProblem, subject: Subject, candidate: int) -> Candidate:
+    """One way to split the operator with everything else as planned; infinite where it cannot be.
+
+    What a search would say of it is left out.
+    """
+    problem, planned, number = case.posed.problem, case.choice, subject.number
+    moved = case.posed.followed([*planned[:number], candidate, *planned[number + 1 :]], number)
+    inputs, outputs = subject.layouts(candidate)
+    costs = parts_of(case, number, moved)
+    delta_s = problem.cost_s(moved) - problem.cost_s(planned)
+    return Candidate(
+        cuts="" if subject.cuts(candidate) is None else subject.cuts_text(candidate),
+        inputs=inputs,
+        outputs=outputs,
+        is_chosen=candidate == planned[number],
+        local_s=math.fsum(part.time_s for part in costs),
+        parts=costs,
+        fixed_delta_s=delta_s if case.posed.is_possible(moved) else math.inf,
+        delta_s=None,
+        step_time_s=None,
+        peak_memory_bytes=None,
+        memory_bytes=0.0,
+        memory_charge_s=0.0,
+    )
 
 
 def memory_status(case: PlanProblem, prices: MemoryPrices) -> MemoryStatus:
@@ -200,16 +225,8 @@ class _Explaining:
         moved = self._moved(shown.candidate)
         plan_s = case.plan_answer.cost_s
         answer = shown.answer if shown.answer is not None and shown.answer.fits else None
-        parts = parts_of(case, self.number, moved)
-        inputs, outputs = self.subject.layouts(shown.candidate)
-        cuts = self.subject.cuts(shown.candidate)
-        return Candidate(
-            cuts="" if cuts is None else self.subject.cuts_text(shown.candidate),
-            inputs=inputs,
-            outputs=outputs,
-            is_chosen=shown.candidate == self.planned,
-            local_s=math.fsum(part.time_s for part in parts),
-            parts=parts,
+        return replace(
+            planned_around(case, self.subject, shown.candidate),
             fixed_delta_s=problem.cost_s(moved) - plan_s,
             delta_s=None if answer is None else answer.cost_s - plan_s,
             step_time_s=None if answer is None else case.step_s(answer.cost_s),
@@ -225,7 +242,8 @@ class _Explaining:
         problem = self.case.posed.problem
         profile = problem.memory_profile(self.case.choice)
         peak = int(profile.argmax()) if len(profile) else 0
-        held = held_at(problem, choice, self.number)
+        edges = [edge for edge, _ in problem.edges_at[self.number]]
+        held = problem.held(choice, [self.number], edges)
         return math.fsum(nbytes for start, end, nbytes in held if start <= peak < end)
 
     def _changed(self, choice: Sequence[int]) -> tuple[str, ...]:
@@ -242,7 +260,8 @@ class _Explaining:
         terms = Terms(self.case.lowered)
         hidden = [terms.hidden_share(self._moved(candidate)) for candidate in candidates]
         ways = list(zip(candidates, hidden, strict=True))
-        found = [self._neighbour(index, other, ways) for index, other in self.subject.edges()]
+        edges = self.case.lowered.problem.edges_at[self.number]
+        found = [self._neighbour(index, other, ways) for index, other in edges]
         return tuple(sorted(found, key=lambda n: -n.time_s))
 
     def _neighbour(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -216,11 +216,3 @@ class Subject:
         if self.node.kind is not NodeKind.OPERATOR:
             return ""
         return next(op.scope for op in self.case.graph.ops if op.name == self.node.name)
-
-    def edges(self) -> Iterator[tuple[int, int]]:
-        """Edges at the node: number and the node at the other end."""
-        for index, edge in enumerate(self.case.lowered.edges):
-            if edge.source == self.number:
-                yield index, edge.target
-            elif edge.target == self.number:
-                yield index, edge.source

@@ -18,7 +18,6 @@ from planner.explain.guided import (
     at_prices,
     changed_area,
     edge_s,
-    edges_at,
     fixed_outside,
     local_s,
 )
@@ -152,9 +151,7 @@ class RestrictedProblem:
     def followed(self, choice: Sequence[int], node: int) -> tuple[int, ...]:
         """A choice in which the neighbours of a node that cannot stay go where it costs least."""
         out = list(choice)
-        for index in edges_at(self.problem)[node]:
-            u, v = self.problem.edges[index]
-            other = v if u == node else u
+        for index, other in self.problem.edges_at[node]:
             if edge_s(self.problem, index, out) == self.impossible_s:
                 own = self.allowed()[other].tolist()
                 out[other] = min(own, key=lambda c: (local_s(self.problem, out, other, c), c))
@@ -278,31 +275,11 @@ class MemoryPrices:
     def charge_s(self, problem: Problem, choice: Sequence[int], node: int) -> float:
         """What the memory of a node and of the copies at its edges costs at these prices."""
         running = np.concatenate(([0.0], np.cumsum(self.per_byte)))
+        edges = [edge for edge, _ in problem.edges_at[node]]
         return math.fsum(
             (running[end] - running[start]) * nbytes
-            for start, end, nbytes in held_at(problem, choice, node)
+            for start, end, nbytes in problem.held(choice, [node], edges)
         )
-
-
-def held_at(problem: Problem, choice: Sequence[int], node: int) -> list[tuple[int, int, float]]:
-    """What a node and the edges at it hold: from when, until when, and bytes."""
-    table = problem.node_tables[problem.node_table_of[node]]
-    out = [
-        (start, end, float(vector[choice[node]]))
-        for vector, (start, end) in zip(
-            table.memory_bytes, problem.node_intervals[node], strict=True
-        )
-    ]
-    for index, (u, v) in enumerate(problem.edges):
-        if node in {u, v}:
-            matrices = problem.edge_tables[problem.edge_table_of[index]].memory_bytes
-            out += [
-                (start, end, float(matrix[choice[u], choice[v]]))
-                for matrix, (start, end) in zip(
-                    matrices, problem.edge_intervals[index], strict=True
-                )
-            ]
-    return out
 
 
 def memory_prices(posed: RestrictedProblem) -> MemoryPrices:

@@ -110,9 +110,8 @@ class Terms:
     def near(self, choice: Sequence[int], node: int) -> list[Term]:
         """The parts that a node and its edges have."""
         hidden, out = self.hidden_share(choice), [*self.of_node(node, choice[node])]
-        for index, edge in enumerate(self.lowered.edges):
-            if node in {edge.source, edge.target}:
-                out += self.of_edge(index, choice, hidden)
+        for index, _ in self.lowered.problem.edges_at[node]:
+            out += self.of_edge(index, choice, hidden)
         return out
 
     def of_node(self, index: int, candidate: int) -> Iterator[Term]:

@@ -1,4 +1,4 @@
-"""The pricer of edges of a target: any layout to any other, or what its framework inserts."""
+"""The pricer of edges of a target without moves of its own: from any layout to any other."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.collectives import CollectiveModel
 from costmodel.collectives.buckets import gathered_share
 from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable
-from ir.dialects import Dialect
 from planner.candidates.layout_tables import (
     LayoutPair,
     LayoutTable,
 )
 from planner.lowering.edges import (
     EdgeKind,
-    EdgePricer,
     FloatArray,
     Transfer,
     backward_cause,
@@ -28,9 +25,7 @@ from planner.lowering.edges import (
     is_same,
     tier_stack,
 )
-from planner.lowering.mindspore.edges import inserted_edges
 from planner.lowering.overlap import Messages
-from topology.mesh import Mesh
 
 
 @dataclass(slots=True)
@@ -117,25 +112,3 @@ class FreeEdges:
         if self.flat or not kind.parameter or share >= gathered_share(share):
             return kind.tensor
         return replace(kind.tensor, latency_scale=gathered_share(share))
-
-
-def edge_pricer(
-    dialect: Dialect,
-    mesh: Mesh,
-    model: CollectiveModel,
-    micro_batches: int = 1,
-    once_per: float = 1.0,
-) -> EdgePricer:
-    """The pricer of a target's redistribution; costs are those of one micro-batch.
-
-    Args:
-        dialect: of the target.
-        mesh: of devices.
-        model: of collectives.
-        micro_batches: of a step.
-        once_per: micro-batches that share what happens once in a step.
-    """
-    if dialect.partial_edges:
-        moves = Redistribution(model, mesh, dialect.max_waste, dialect.eager_sums)
-        return FreeEdges(moves, micro_batches, once_per)
-    return inserted_edges(dialect, mesh, model, micro_batches, once_per)

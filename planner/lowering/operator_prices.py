@@ -6,16 +6,19 @@ from collections.abc import Hashable
 
 from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
-from ir.graph import OpGraph
+from costmodel.redistribution import Redistribution
+from ir.dialects import Dialect
 from ir.ops import OpView
-from planner.candidates.operators import FloatArray, OpPricer, signature
-from planner.candidates.tensor_layouts import TensorLayouts
-from planner.lowering.edge_pricers import edge_pricer
+from ir.signatures import signatures_of
+from planner.candidates.operators import FloatArray, OpPricer
+from planner.lowering.edge_pricers import FreeEdges
 from planner.lowering.edges import EdgePricer
 from planner.lowering.liveness import Liveness
 from planner.lowering.lowered import Setting
+from planner.lowering.mindspore.edges import inserted_edges
 from planner.lowering.mindspore.pricing import slice_pricing
 from planner.lowering.pricing import SLICES, LoweringCache, Priced, Pricing, in_seconds
+from topology.mesh import Mesh
 
 
 def lowering_cache(liveness: Liveness, setting: Setting) -> LoweringCache:
@@ -27,9 +30,29 @@ def lowering_cache(liveness: Liveness, setting: Setting) -> LoweringCache:
     pricing = _pricing(setting, operators, pricer)
     own = OpPricer(setting.mesh, setting.dialect, operators, model, setting.software)
     priced = _priced_operators(liveness, own, pricing)
-    return LoweringCache(
-        pricer, pricing, TensorLayouts(setting.mesh, setting.dialect, own.ports), priced
-    )
+    return LoweringCache(pricer, pricing, own.tables.layouts, priced)
+
+
+def edge_pricer(
+    dialect: Dialect,
+    mesh: Mesh,
+    model: CollectiveModel,
+    micro_batches: int = 1,
+    once_per: float = 1.0,
+) -> EdgePricer:
+    """The pricer of a target's redistribution; costs are those of one micro-batch.
+
+    Args:
+        dialect: of the target.
+        mesh: of devices.
+        model: of collectives.
+        micro_batches: of a step.
+        once_per: micro-batches that share what happens once in a step.
+    """
+    if dialect.partial_edges:
+        moves = Redistribution(model, mesh, dialect.max_waste, dialect.eager_sums)
+        return FreeEdges(moves, micro_batches, once_per)
+    return inserted_edges(dialect, mesh, model, micro_batches, once_per)
 
 
 def _pricing(setting: Setting, operators: OperatorModel, pricer: EdgePricer) -> Pricing:
@@ -38,13 +61,9 @@ def _pricing(setting: Setting, operators: OperatorModel, pricer: EdgePricer) -> 
     return slice_pricing(setting)
 
 
-def _signatures(graph: OpGraph) -> dict[str, Hashable]:
-    return {op.name: signature(op, graph.tensors) for op in graph.ops}
-
-
 def _priced_operators(liveness: Liveness, pricer: OpPricer, pricing: Pricing) -> dict[str, Priced]:
     graph = liveness.graph
-    signatures = graph.once("signatures", _signatures)
+    signatures = signatures_of(graph)
     known: dict[Hashable, int] = {}
     distinct: list[tuple[OpView, tuple[bool, ...]]] = []
     number_of: dict[str, int] = {}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from costmodel.redistribution import UNREACHABLE_S
 from ir.plan_enums import Cause
-from planner.candidates.columns import Columns, IndexArray
+from planner.candidates.columns import Columns
 from planner.candidates.layout_tables import LayoutPair, LayoutTable
 from planner.lowering.edges import EdgeKind, EdgePricer, Transfer, is_same
 from planner.lowering.overlap import Messages
@@ -131,13 +131,13 @@ def times_in_parts(
     """
     source, target = ends
     once, kind = pricer.at_rest(), replace(kind, regathered=False)
-    parts = _rows(source, columns.states)
+    parts = source.rows(columns.states)
     whole = once.times(kind, parts, target)
     gather = once.times(replace(kind, gradient=False), parts, target)
     micro_batches, shared_by = counts
     second = (micro_batches > 1) & (columns.zero == 2)[:, None]
     spent = np.where(second, whole - gather + gather / shared_by, whole / shared_by)
-    own = _rows(source, columns.assignment)
+    own = source.rows(columns.assignment)
     reachable = is_same(own, target) & (whole < UNREACHABLE_S)
     return np.where(reachable, spent, UNREACHABLE_S)
 
@@ -160,16 +160,12 @@ def messages_in_parts(
     """
     source, target = ends
     found = pricer.at_rest().messages(
-        replace(kind, regathered=False), _rows(source, columns.states), target
+        replace(kind, regathered=False), source.rows(columns.states), target
     )
     second = (micro_batches > 1) & (columns.zero == 2)[:, None]
     none = np.zeros_like(found.gather)
     each, once = np.where(second, found.once, 0.0), np.where(second, 0.0, found.once)
     return Messages(none, none, each, once, updated=found.gather)
-
-
-def _rows(layouts: LayoutTable, rows: IndexArray) -> LayoutTable:
-    return LayoutTable(tuple(layouts.states[i] for i in rows), np.arange(len(rows)))
 
 
 def transfers_in_parts(

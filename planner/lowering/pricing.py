@@ -14,7 +14,7 @@ import numpy as np
 
 from costmodel.memory import NEWTON_SCHULZ_STEPS
 from costmodel.operators import OperatorModel
-from ir.dialects import MINDSPORE, TARGETS, Dialect, target_with
+from ir.dialects import TARGETS, Dialect, target_with
 from ir.graph import OpGraph
 from ir.ops import OpView
 from planner.candidates.layout_tables import LayoutTable
@@ -26,7 +26,7 @@ from planner.problem import IntArray
 from planner.request import RequestError
 
 TIME = "time"
-SLICES = MINDSPORE.own_cost
+SLICES = next(filter(None, (dialect.own_cost for dialect in TARGETS.values())))
 """Weighted bytes of slices: what the searches of a framework minimise."""
 COMMUNICATION = "communication"
 """Seconds of communication: as all plans do the same computation, the most of it for each second

@@ -14,7 +14,6 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-import networkx as nx
 import numpy as np
 
 from planner.problem import FloatArray, Problem
@@ -138,6 +137,8 @@ def _places(problem: Problem) -> dict[int, int]:
     """The place of every node in MindSpore's order: all that a result needs stands before it, the
     first result and the first operand first.
     """
+    import networkx as nx  # noqa: PLC0415  a quarter of a second that only this solver needs
+
     graph: nx.DiGraph[int] = nx.empty_graph(len(problem.sizes), create_using=nx.DiGraph)
     graph.add_edges_from((max(ends), min(ends)) for ends in problem.edges)
     ends = [node for node, readers in graph.in_degree() if not readers]

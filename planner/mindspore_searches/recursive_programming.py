@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ir.graph import OpGraph
 from ir.mindspore_forms.readers import NEVER_CUT
@@ -36,35 +36,10 @@ from planner.mindspore_searches.shapes import (
     strategy_of,
     valid,
 )
-from planner.request import Cuts, RequestError, SearchRequest
+from planner.request import Cuts, RequestError
 from planner.solvers import RECURSIVE
 
-__all__ = ["ROWS_WEIGHT", "recursive_pins", "with_recursive_pins"]
-FULL_BATCH = "full_batch"
-
-
-def with_recursive_pins(request: SearchRequest, graph: OpGraph, devices: int) -> SearchRequest:
-    """A request that asks for this search, with what it chooses as pins; any other as it is.
-
-    Raises:
-        RequestError: the devices are no power of two, or the target is not MindSpore.
-    """
-    if request.solver != RECURSIVE:
-        return request
-    if request.target != "mindspore":
-        raise RequestError(
-            f"{RECURSIVE} is a search of MindSpore's\n"
-            f"  at:  --solver {RECURSIVE}\n  fix: leave it out, or use --target mindspore"
-        )
-    arriving = request.dataset_strategy or ("" if request.training else FULL_BATCH)
-    found = recursive_pins(
-        graph,
-        devices,
-        dict(request.pins),
-        training=request.training,
-        full_batch=arriving == FULL_BATCH,
-    )
-    return replace(request, solver="portfolio", pins=tuple(found.items()))
+__all__ = ["ROWS_WEIGHT", "recursive_pins"]
 
 
 def recursive_pins(

@@ -9,6 +9,6 @@ The doors are `one_batch.search_batch` (a step of one batch on one mesh) and
 - Where a network is cut: `segments`, `stage_cuts`, `chain`, `space` (stages and micro-batches).
 - What stages cost: `prices`, `interval_tables`; `bounds` of configurations and of their order.
 - Layouts of one configuration: `configuration`, `within_memory`, `soft_trade_off`, `unequal`.
-- What is minimised beside time: `objectives`, `strategy_cost`.
+- What is minimised beside time: `objectives`.
 - From layouts to a plan: `mesh_collectives`, `plan_builder` (of one mesh), `stage_plan` (of all).
 """

@@ -86,7 +86,6 @@ def cut_chain(
     devices: int,
     micro_batches: int,
     *,
-    chunks: int = 1,
     stages: tuple[int, int] | None = None,
     spacing: float = 0.0,
 ) -> Chain | None:
@@ -100,7 +99,6 @@ def cut_chain(
         table: of all intervals and submeshes.
         devices: to be used, all of them.
         micro_batches: of one step.
-        chunks: interleaved parts of each stage.
         stages: the shortest and the longest pipeline; any if it is not said.
         spacing: relative distance of the times tried; `bound_s` allows for it.
     """
@@ -118,14 +116,14 @@ def cut_chain(
     best, bound_s = None, math.inf
     for place in range(first, len(times)):
         slowest_s = float(lower_s[place])
-        least_s = _step_s(slowest_s, shortest[0], micro_batches, chunks)
+        least_s = _step_s(slowest_s, shortest[0], micro_batches)
         if best is not None and least_s >= best.step_time_s:
             break
         found = sums.least(float(times[place]))
         if found is None:
             continue
-        bound_s = min(bound_s, _step_s(slowest_s, found[0], micro_batches, chunks))
-        step_s = pipeline_time_s([s.time_s for s in found[1]], micro_batches, chunks)
+        bound_s = min(bound_s, _step_s(slowest_s, found[0], micro_batches))
+        step_s = pipeline_time_s([s.time_s for s in found[1]], micro_batches)
         if best is None or step_s < best.step_time_s:
             best = Chain(found[1], step_s, 0.0)
     if best is None:
@@ -174,9 +172,9 @@ def least_in_order_s(
     return min(micro_batches * float(lower_s[first]) if first < len(times) else math.inf, below_s)
 
 
-def _step_s(slowest_s: float, sum_s: float, micro_batches: int, chunks: int) -> float:
+def _step_s(slowest_s: float, sum_s: float, micro_batches: int) -> float:
     """Seconds of a step at least whose slowest stage takes no less, nor all of them together."""
-    return micro_batches * slowest_s + max(sum_s - slowest_s, 0.0) / chunks
+    return micro_batches * slowest_s + max(sum_s - slowest_s, 0.0)
 
 
 def _spaced(times: FloatArray, spacing: float) -> FloatArray:

@@ -1,35 +1,26 @@
 """Searches that minimise something else than time: another cost of layouts, or memory.
 
 A cost of layouts knows layouts alone. So inside every stage they are those of the least cost, and
-all else (stages, micro-batches, layouts at rest, what is computed again) is the fastest. What a
-given strategy leaves open, ours or one of MindSpore's files, is chosen so too: reshapes, which take
-no strategy, and layouts at rest.
+all else (stages, micro-batches, layouts at rest, what is computed again) is the fastest.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from costmodel.redistribution import UNREACHABLE_S
-from ir.graph import Op, OpGraph
-from ir.mindspore_forms.primitives import primitive_form
-from ir.mindspore_forms.readers import Reader
 from ir.normalise.ends import ENDS
-from ir.ops import OpView, lookup
 from ir.ops.shape import RESHAPES
 from ir.plan import Plan
 from ir.plan_estimate import Objective
-from planner.candidates.columns import BoolArray
-from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
-from planner.lowering.lowered import Lowered, Node, NodeKind, Setting
+from planner.lowering.lowered import Lowered, NodeKind
 from planner.lowering.parameters import with_tied
-from planner.lowering.pricing import MEMORY, SLICES, TIME
+from planner.lowering.pricing import MEMORY, TIME
 from planner.pipeline.preparation import LAYOUT_COSTS
 from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.solved import Solved
@@ -154,79 +145,11 @@ def _within(
     return found if found.estimate.step_time_s < UNREACHABLE_S else None
 
 
-Cuts: TypeAlias = tuple[tuple[int, ...], ...]
-"""For each input of a primitive the pieces of every dimension."""
-
-
-class StrategyError(ValueError):
-    """A strategy that does not fit the graph; the message has what, where and how to mend it."""
-
-
-@dataclass(frozen=True, slots=True)
-class StrategyCost:
-    """One strategy in both currencies, memory aside."""
-
-    step_time_s: float
-    """By the planner's cost model."""
-    peak_memory_bytes: float
-    """Per device, of that step."""
-    slices: float
-    """As the searches of the framework count it."""
-
-
-def strategy_cost(graph: OpGraph, setting: Setting, strategy: Mapping[str, Cuts]) -> StrategyCost:
-    """The cost of a strategy under both cost models.
-
-    Args:
-        graph: as it is planned, with its ends.
-        setting: machine, mesh and dialect; whatever it says of the cost.
-        strategy: cuts by the name of the operator.
-
-    Raises:
-        StrategyError: the graph has no such operator, or an operator cannot be cut so.
-    """
-    liveness = analyse(graph, training=setting.training)
-    in_time = lower(liveness, replace(setting, cost=TIME))
-    allowed = candidates_of(in_time, strategy)
-    seconds = completed(in_time.problem, allowed)
-    theirs = completed(lower(liveness, replace(setting, cost=SLICES)).problem, allowed)
-    return StrategyCost(seconds.cost_s, seconds.peak_bytes, theirs.cost_s)
-
-
 def completed(
     problem: Problem, allowed: Sequence[IndexArray], limit_bytes: float = math.inf
 ) -> Solution:
     """The best choice among allowed candidates; it is one of the whole problem."""
     return best_among(replace(problem, memory_limit_bytes=limit_bytes), allowed)
-
-
-def candidates_of(lowered: Lowered, strategy: Mapping[str, Cuts]) -> list[IndexArray]:
-    """Candidates of every node that follow a strategy; all of them where it says nothing.
-
-    Raises:
-        StrategyError: as `strategy_cost`.
-    """
-    graph = lowered.liveness.graph
-    ops = {op.name: op for op in graph.ops}
-    unknown = sorted(strategy.keys() - ops.keys())
-    if unknown:
-        raise StrategyError(
-            f"the strategy has {len(unknown)} operators that the graph lacks: "
-            f"{', '.join(unknown[:3])}\n"
-            "  at:  the strategy\n  fix: name operators as the graph does"
-        )
-    known: dict[tuple[int, Cuts], BoolArray] = {}
-    out: list[IndexArray] = []
-    for node, size in zip(lowered.nodes, lowered.problem.sizes, strict=True):
-        wanted = strategy.get(node.name) if node.candidates is not None else None
-        if wanted is None:
-            out.append(np.arange(size))
-            continue
-        key = (id(node.candidates), wanted)
-        if key not in known:
-            known[key] = _matching(lowered, ops[node.name], node, wanted)
-        out.append(node.columns.having(known[key]))
-    return out
 
 
 def same_splits(lowered: Lowered, other: Lowered, choice: Sequence[int]) -> dict[int, IndexArray]:
@@ -246,42 +169,4 @@ def same_splits(lowered: Lowered, other: Lowered, choice: Sequence[int]) -> dict
             wanted = chosen[node.name]
             same = [each == wanted for each in node.candidates.assignments]
             out[number] = node.columns.having(np.array(same, dtype=np.bool_))
-    return out
-
-
-def _matching(lowered: Lowered, op: Op, node: Node, wanted: Cuts) -> BoolArray:
-    offered = _offered(lowered, op, node)
-    found = np.array([cuts == wanted for cuts in offered], dtype=np.bool_)
-    if not found.any():
-        some = ", ".join(map(repr, list(dict.fromkeys(offered))[:3]))
-        raise StrategyError(
-            f"operator {op.name} ({op.label}) cannot be cut as {wanted!r}\n"
-            f"  at:  the strategy of {op.name}\n"
-            f"  fix: choose one of its {len(offered)} strategies, such as {some}"
-        )
-    return found
-
-
-def _offered(lowered: Lowered, op: Op, node: Node) -> list[Cuts]:
-    """Cuts of every assignment of an operator."""
-    view = OpView(op, lowered.liveness.graph)
-    form = primitive_form(view, lookup(op.kind).rule(view))
-    sizes = lowered.setting.mesh.sizes
-    splits = node.candidates.assignments if node.candidates is not None else ()
-    return [Reader(op, form, (), split, sizes).cuts for split in splits]
-
-
-def strategy_of(lowered: Lowered, choice: Sequence[int]) -> dict[str, Cuts]:
-    """The cuts that a choice gives to every operator that takes a strategy."""
-    ops = {op.name: op for op in lowered.liveness.graph.ops}
-    out: dict[str, Cuts] = {}
-    for node, candidate in zip(lowered.nodes, choice, strict=True):
-        if node.candidates is None or ops[node.name].kind in RESHAPES:
-            continue
-        op = ops[node.name]
-        view = OpView(op, lowered.liveness.graph)
-        form = primitive_form(view, lookup(op.kind).rule(view))
-        if form.name:
-            split = node.assignment(candidate)
-            out[op.name] = Reader(op, form, (), split, lowered.setting.mesh.sizes).cuts
     return out

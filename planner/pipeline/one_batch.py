@@ -10,10 +10,9 @@ from typing import NamedTuple
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_estimate import Baseline
-from planner.constraints.pins import pin_notes
+from planner.constraints.pins import pin_notes, with_recursive_pins
 from planner.lowering.liveness import Liveness, analyse
 from planner.lowering.pricing import MEMORY, TIME, check_cost
-from planner.mindspore_searches.recursive_programming import with_recursive_pins
 from planner.pipeline.baselines import baselines, batch_places, with_baselines
 from planner.pipeline.batch_search import BatchSearch, Outcome
 from planner.pipeline.infeasibility import check_states, infeasible

@@ -310,7 +310,7 @@ class _Search:
         the answer is on another one.
         """
         mesh = self.task.stage_machine(Configuration(1, self.task.batch, 1))[1]
-        same = answer.plan.mesh == tuple((a.name, a.size, a.tier) for a in mesh.axes)
+        same = answer.plan.mesh == mesh.rows
         return answer.least_s if same and self.task.soft.is_empty else 0.0
 
     def _nothing(self, refused: Solved | None) -> Exception:

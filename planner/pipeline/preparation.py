@@ -197,7 +197,8 @@ def _prepared(
     graph: OpGraph, cluster: Cluster, request: SearchRequest
 ) -> tuple[OpGraph, list[str]]:
     notes = list(graph.notes)
-    graph = annotated(replace(graph, variants=()), request.rules)
+    # As it is where it may be, so that what is known of it serves every batch.
+    graph = annotated(replace(graph, variants=()) if graph.variants else graph, request.rules)
     if request.batch is not None:
         graph = with_batch(graph, request.batch)
     graph = with_dtype(graph, _dtype(graph, cluster, request))

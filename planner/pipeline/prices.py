@@ -11,7 +11,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.overlap import Loads
 from ir.plan_enums import MemoryCause
 from planner.lowering.liveness import Interval, Liveness
 from planner.lowering.lowered import Lowered, Node, NodeKind, Setting
@@ -234,11 +233,11 @@ def priced_memory(lowered: Lowered, prices: Sequence[float]) -> Priced:
         )
         paid_s = _sum([paid * m for (a, b), paid, m in held if b - a > 1])
         source, target = (lowered.nodes[end] for end in problem.edges[number])
-        loads = None if matrix.loads is None else matrix.loads.copy()
+        made = with_more(matrix, paid_s)
+        loads = made.loads
         if loads is not None:
-            loads[Loads.FIXED] += paid_s
             loads = np.stack([kept_pairs(own, source, target) for own in loads])
-        return EdgeTable(kept_pairs(matrix.time_s + paid_s, source, target), loads=loads)
+        return EdgeTable(kept_pairs(made.time_s, source, target), loads=loads)
 
     nodes = tables_of(zip(problem.node_table_of, node_paid, strict=True), node_table)
     edges = tables_of(zip(problem.edge_table_of, edge_paid, strict=True), edge_table)

@@ -14,7 +14,6 @@ from ir.graph import OpGraph
 from planner.constraints.pins import Pin, pins_of
 from planner.constraints.soft import (
     SoftConstraints,
-    mesh_axes,
     too_many_changes,
 )
 from planner.constraints.stage_pins import (
@@ -171,7 +170,7 @@ class PipelineSearch:
 
     def _as_before(self, cluster: Cluster, mesh: Mesh) -> frozenset[str]:
         """Operators that a stage can split as the older plan did."""
-        key = cluster.devices, mesh_axes(mesh)
+        key = cluster.devices, mesh.rows
         if key not in self._unchanged:
             graph, old = self._largest(), dict(self.request.close_to)
             self._unchanged[key] = can_be_as_before(graph, old, cluster, mesh, self.dialect)
@@ -291,7 +290,7 @@ class PipelineSearch:
         the soft pins.
         """
         if self.request.max_changes is not None:
-            same = (mesh for mesh in meshes if mesh_axes(mesh) == self.request.close_mesh)
+            same = (mesh for mesh in meshes if mesh.rows == self.request.close_mesh)
             return next(same, None) or self._nearest(cluster, meshes)
         soft = [(name, cuts) for name, cuts, _ in self.request.soft_pins]
         having = keeping(self._largest(), soft, self.dialect, meshes) if soft else ()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ir.graph import OpGraph
-from planner.candidates.operators import signature_of_all
+from ir.signatures import signature_of_all
 from planner.constraints.degrees import is_part_of
 from planner.lowering.liveness import Interval, Liveness
 from planner.lowering.pieces import Cut, Span, cuts_of

@@ -35,11 +35,6 @@ class Group:
         return self.lowered.setting.mesh
 
     @property
-    def axes(self) -> tuple[tuple[str, int, int], ...]:
-        """Axes of the mesh: name, size, tier."""
-        return tuple((axis.name, axis.size, axis.tier) for axis in self.mesh.axes)
-
-    @property
     def peak_bytes(self) -> float:
         """Of the device that holds most."""
         return self.lowered.problem.peak_bytes(self.choice)

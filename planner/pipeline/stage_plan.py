@@ -136,7 +136,7 @@ def plan_of(
         graph=graph,
         digest=graph.digest(),
         cluster=solved.cluster.to_dict(),
-        mesh=meshes[0].axes,
+        mesh=meshes[0].mesh.rows,
         rank_order=_rank_order(solved),
         request=request.to_dict(),
         operators=draft.operators,
@@ -218,7 +218,7 @@ def stages_of(
     for own in meshes:
         each = own.lowered.setting.in_flight or (1,) * len(own.ranges)
         flight |= zip(own.ranges, each, strict=True)
-        axes |= dict.fromkeys(own.ranges, () if own is meshes[0] else own.axes)
+        axes |= dict.fromkeys(own.ranges, () if own is meshes[0] else own.mesh.rows)
     times = solved.shape.micro_batches
     return tuple(
         PipelineStage(

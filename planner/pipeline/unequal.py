@@ -18,7 +18,7 @@ from costmodel.schedules.least_step import Work, even_step_s
 from planner.pipeline.bounds.configurations import Priced
 from planner.pipeline.bounds.configurations import entry_s as entry_s_of
 from planner.pipeline.bounds.network import NetworkBounds
-from planner.pipeline.bounds.step import PieceLeast, given_step_s
+from planner.pipeline.bounds.step import Least, given_step_s
 from planner.pipeline.chain import Chain, FloatArray, StageTable, cut_chain, least_in_order_s
 from planner.pipeline.interval_tables import IntervalTables
 from planner.pipeline.prices import IntervalCosts
@@ -297,7 +297,7 @@ class _Pricing:
             own = numbers[place]
             received_s = least[0].after_s(own, numbers[max(place - 1, 0)])[start]
             times = (float(table.time_s[start, end, own] + received_s) for table in least)
-            pieces.append(PieceLeast(*times))
+            pieces.append(Least(*times))
         return given_step_s(pieces, replace(self.shape, stages=len(sizes)))
 
 

@@ -15,7 +15,7 @@ from ir.plan import Plan, PlannedCollective
 from ir.plan_stages import messages_of, part_cluster, slowest_part, stage_mesh
 from planner.repricing.collectives import latency_shares
 from topology.cluster import Cluster
-from topology.mesh import Mesh, MeshAxis
+from topology.mesh import Mesh
 
 FASTER = 2.0
 """Factor of the bandwidth by which a tier is tried; what-if tables say twice as well."""
@@ -67,7 +67,7 @@ class _Shares:
         """Of the machine of a stage as it is, and with each of its tiers faster."""
         if stage not in self._models:
             part = part_cluster(self._plan, stage)
-            mesh = Mesh(tuple(MeshAxis(*axis) for axis in stage_mesh(self._plan, stage)))
+            mesh = Mesh.of_rows(stage_mesh(self._plan, stage))
             faster = {t.name: part.with_bandwidth(t.name, FASTER) for t in part.tiers}
             self._models[stage] = {
                 name: CollectiveModel(each, mesh) for name, each in {"": part, **faster}.items()

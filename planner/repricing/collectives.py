@@ -19,7 +19,7 @@ from ir.plan_enums import Cause
 from planner.lowering.ring_attention import seen_s
 from planner.pipeline.preparation import dialect_of_plan
 from topology.cluster import Cluster
-from topology.mesh import Mesh, MeshAxis
+from topology.mesh import Mesh
 
 
 def collectives_on(
@@ -32,7 +32,7 @@ def collectives_on(
         machine: of a stage there.
         operators: with their times there.
     """
-    mesh = Mesh(tuple(MeshAxis(*axis) for axis in plan.mesh))
+    mesh = Mesh.of_rows(plan.mesh)
     models = [CollectiveModel(c, mesh) for c in (Cluster.from_dict(plan.cluster), machine)]
     share_of = latency_shares(plan)
     out = []

@@ -20,7 +20,7 @@ from planner.pipeline.pipeline_search import search_pipeline
 from planner.repricing.planned_choice import lowered_plan, priced
 from planner.request import SearchRequest, recorded_request
 from topology.cluster import Cluster
-from topology.mesh import Mesh, MeshAxis
+from topology.mesh import Mesh
 
 _Axes: TypeAlias = tuple[tuple[str, int, int], ...]
 """As `Plan.mesh` has them."""
@@ -39,7 +39,7 @@ def resized(plan: Plan, cluster: Cluster, batch: int) -> Plan:
     mesh = resized_mesh(plan, [tier.size for tier in cluster.tiers])
     dims = {t.name: graph.tensors[t.name].dims for t in plan.tensors}
     tensors = tuple(replace(t, dims=dims[t.name]) for t in plan.tensors)
-    order = Mesh(tuple(MeshAxis(*axis) for axis in mesh)).rank_order()
+    order = Mesh.of_rows(mesh).rank_order()
     draft = replace(
         plan,
         graph=graph,

@@ -33,7 +33,7 @@ from planner.reduction.restriction import IndexArray
 from planner.request import RequestError, SearchRequest, recorded_request
 from planner.solvers import Solution, best_among
 from topology.cluster import Cluster
-from topology.mesh import Mesh, MeshAxis
+from topology.mesh import Mesh
 
 
 def setting_of(plan: Plan, cluster: Cluster, part: int = 0) -> Setting:
@@ -53,7 +53,7 @@ def setting_of(plan: Plan, cluster: Cluster, part: int = 0) -> Setting:
             f"the plan's target {plan.request.get('target')!r} is unknown\n  at:  request.target\n"
             "  fix: plan again with `planner search`"
         )
-    mesh = Mesh(tuple(MeshAxis(*axis) for axis in stage_mesh(plan, part)))
+    mesh = Mesh.of_rows(stage_mesh(plan, part))
     limit = plan.request.get("memory_limit_bytes")
     inputs = (t for t in plan.tensors if t.role == "input")
     return Setting(

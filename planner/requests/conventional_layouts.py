@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import data
+from costmodel.memory import Optimizer
 from costmodel.schedules.orders import SCHEDULES
 from costmodel.simulation.layout_simulation import simulate_layout
 from costmodel.simulation.layout_step import Options
@@ -27,12 +28,12 @@ from importers.hf_fields import MOST
 from planner.requests.calibrations import layout_calibration, layout_note
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.option_texts import named_parts
+from planner.requests.options.option import check_values
 from planner.requests.options.simulations import (
     DEFAULT_SEQUENCE,
     LayoutOptions,
     SimulationOptions,
 )
-from planner.requests.search_request import optimizer_of
 from planner.requests.simulations import effects, variation_asked
 from planner.requests.training_models import training_model
 from topology.catalogue import cluster_names
@@ -304,8 +305,6 @@ def _attention(name: str, profile: str) -> Attention:
     """The kernel of attention of that name, or the one that the software usually has."""
     kernels = {AUTO: usual_attention(profile), "fused": Attention.FLASH}
     kernels["decomposed"] = Attention.UNFUSED
-    if name not in kernels:
-        raise unknown_name("attention kernel", name, kernels, "--attention")
     return kernels[name]
 
 
@@ -328,6 +327,7 @@ def run_of_layout(asked: LayoutOptions, config: Mapping[str, object], name: str)
         UserError: one of them cannot be.
         ModelError: the configuration lacks a size.
     """
+    check_values(asked)
     parts = parsed(asked.layout)
     model = trained(parts, training_model(config, name)[0])
     found = machine_named(asked.cluster)
@@ -347,7 +347,7 @@ def run_of_layout(asked: LayoutOptions, config: Mapping[str, object], name: str)
     flags = _flags(parts, usual, layout)
     return TrainingRun(
         model.name, model, layout, found.name, profile, precision=asked.precision, flags=flags,
-        attention=_attention(asked.attention, profile), optimizer=optimizer_of(asked.optimizer),
+        attention=_attention(asked.attention, profile), optimizer=Optimizer(asked.optimizer),
     )  # fmt: skip
 
 

@@ -24,6 +24,8 @@ OPTIMIZERS = (
 ATTENTION = ("fused", "decomposed")
 TARGETS = ("mindspore", "jax", "torch", "generic")
 """Of `ir.dialects`, which is slow to import."""
+FRAMEWORK_NAMES = "MindSpore's names"
+"""Heading of options that have another name in a target's framework."""
 ROBUST = "robust"
 RANKS = (ROBUST, "median")
 LAYOUT_ATTENTION = ("auto", *ATTENTION)
@@ -59,24 +61,16 @@ def is_count(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0
 
 
-def device_count(devices: int) -> int:
-    """A number of devices that can be."""
-    if not 1 <= devices <= MAX_DEVICES:
-        raise UserError(
-            f"{devices} is not a number of devices",
-            f"--devices {devices}",
-            f"give a number from 1 to {MAX_DEVICES}, such as 16",
-        )
-    return devices
-
-
-def at_least_one(value: int, option: str) -> int:
-    """A count."""
-    if value < 1:
-        raise UserError(
-            f"{value} is not a count", f"{option} {value}", "give a whole number, 1 or more"
-        )
-    return value
+def check_range(value: float, least: int, most: int | None, option: str) -> None:
+    """Raise `UserError` for a number below or above what its option takes."""
+    noun, where = "whole number" if isinstance(value, int) else "number", f"{option} {value}"
+    fix = f"give a {noun}, {least} or more"
+    if most is not None:
+        fix = f"give a {noun} from {least} to {most}"
+        if value > most:
+            raise UserError(f"{value} is more than {most}", where, fix)
+    if value < least:
+        raise UserError(f"{value} is less than {least}", where, fix)
 
 
 def time_limit_s(value: float) -> float:
@@ -123,8 +117,7 @@ def with_sequence(bind: Sequence[str] | None, sequence: int | None) -> list[str]
     >>> with_sequence(["batch=8"], 4096)
     ['batch=8', 'sequence=4096']
     """
-    given = [] if sequence is None else [f"sequence={at_least_one(sequence, '--sequence')}"]
-    return [*(bind or []), *given]
+    return [*(bind or []), *([] if sequence is None else [f"sequence={sequence}"])]
 
 
 def _size(number: str, text: str) -> int | Symbol | None:

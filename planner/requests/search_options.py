@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from planner.requests import option_texts as texts
 from planner.requests.errors import UserError
-from planner.requests.options.option import flag_of
+from planner.requests.options.option import check_values, flag_of
 from planner.requests.options.searches import FROM_ONE_BATCH, SearchOptions
 
 REST: Mapping[str, str] = MappingProxyType(
@@ -62,8 +62,6 @@ def with_one_batch(options: SearchOptions) -> SearchOptions:
         )  # fmt: skip
     pipeline = "auto" if options.pipeline in {None, *FROM_ONE_BATCH} else options.pipeline
     samples = alias if batch is None else batch
-    if samples is not None:
-        samples = texts.at_least_one(samples, "--batch" if alias is None else "--global-batch")
     return replace(options, batch=None, global_batch=samples, pipeline=pipeline)
 
 
@@ -89,20 +87,21 @@ def with_own_names(options: SearchOptions) -> SearchOptions:
     Raises:
         UserError: a value is none of those that there are, or contradicts ours.
     """
+    check_values(options)
     if options.search_mode is not None:
-        mode = texts.one_of(options.search_mode, SEARCH_MODES, "--search-mode", "search mode")
+        mode = options.search_mode
         options = _with(options, "solver", SEARCH_MODES[mode], f"--search-mode {mode}")
-    if texts.one_of(options.rest, REST, "--rest", "way") == "propagation":
+    if options.rest == "propagation":
         options = _with(options, "solver", REST[options.rest], f"--rest {options.rest}")
         options = replace(options, rest="auto")
     if options.run_phase is not None:
-        number = _known(options.run_phase, RUN_PHASES, "--run-phase")
+        number = options.run_phase
         options = _with(options, "phase", RUN_PHASES[number], f"--run-phase {number}")
     if options.level is not None:
-        number = _known(options.level, LEVELS, "--level")
+        number = options.level
         options = _with(options, "cost", LEVELS[number], f"--level {number}")
     if options.pipeline_stages is not None:
-        number = texts.at_least_one(options.pipeline_stages, "--pipeline-stages")
+        number = options.pipeline_stages
         options = _with(options, "pipeline", str(number), f"--pipeline-stages {number}")
     if options.enable_parallel_optimizer:
         options = _with(options, "zero", "1", "--enable-parallel-optimizer")
@@ -116,16 +115,8 @@ def with_own_names(options: SearchOptions) -> SearchOptions:
     )  # fmt: skip
 
 
-def _known(value: int, known: Mapping[int, str], where: str) -> int:
-    if value in known:
-        return value
-    words = ", ".join(f"{number} ({name})" for number, name in known.items())
-    raise UserError(f"there is no {value}", f"{where} {value}", f"use one of {words}")
-
-
 def _micro_batch(options: SearchOptions, steps: int) -> int:
     """Samples of a micro-batch where gradients of so many are added up."""
-    texts.at_least_one(steps, "--gradient-accumulation")
     batch = options.batch or options.global_batch
     if batch is None:
         raise UserError(

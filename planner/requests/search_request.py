@@ -16,7 +16,7 @@ from planner.request import PROMISING, Cuts, RequestError, SearchRequest
 from planner.requests import option_texts as texts
 from planner.requests.errors import UserError
 from planner.requests.option_texts import pins as hard_pins
-from planner.requests.options.option import check_choices, declared
+from planner.requests.options.option import check_values, declared
 from planner.requests.options.searches import SearchOptions
 from planner.requests.search_options import with_one_batch
 from planner.requests.sources import Document
@@ -136,35 +136,26 @@ def _staged(request: SearchRequest, stages: int, where: str, text: str) -> Searc
     return replace(request, pipeline="off" if stages == 1 else str(stages))
 
 
-def optimizer_of(name: str) -> Optimizer:
-    """The optimizer of this name.
-
-    Raises:
-        UserError: there is none.
-    """
-    return Optimizer(texts.one_of(name, texts.OPTIMIZERS, "--optimizer", "optimizer"))
-
-
 def search_request(options: SearchOptions) -> SearchRequest:
     """What the options ask, without what refers to the model or to an older plan.
 
     Raises:
         UserError: one of them cannot be.
     """
-    check_choices(options)
+    check_values(options)
     options = with_one_batch(options)
     pins, soft_pins = split_pins(options.pin)
     return replace(
         _kept(options),
         training=options.phase == "train",
-        optimizer=optimizer_of(options.optimizer),
-        batch=None if options.batch is None else texts.at_least_one(options.batch, "--batch"),
+        optimizer=Optimizer(options.optimizer),
+        batch=options.batch,
         global_batch=options.global_batch,
         pipeline=options.pipeline or PROMISING,
         memory_limit_bytes=texts.memory_bytes(options.memory),
         dataset_strategy=texts.dataset_strategy(options.dataset_strategy),
         solver=_solver(options.solver, options.global_batch),
-        effort=texts.at_least_one(options.effort, "--effort"),
+        effort=options.effort,
         time_limit_s=texts.time_limit_s(options.time_limit),
         fused_attention=options.attention == "fused",
         bind=tuple(sorted(texts.bindings(options.bind).items())),
@@ -191,9 +182,7 @@ def _kept(options: SearchOptions) -> SearchRequest:
 def _degrees(options: SearchOptions) -> tuple[tuple[str, int], ...]:
     """Degrees to hold in the whole model."""
     given = (("tp", options.tp), ("dp", options.dp), ("ep", options.ep))
-    return tuple(
-        (name, texts.at_least_one(value, f"--{name}")) for name, value in given if value is not None
-    )
+    return tuple((name, value) for name, value in given if value is not None)
 
 
 def _solver(name: str, global_batch: int | None) -> str:

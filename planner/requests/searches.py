@@ -18,7 +18,7 @@ from planner.repricing.other_size import retyped
 from planner.request import Deadline, RequestError, SearchRequest
 from planner.requests.errors import UserError
 from planner.requests.machines import JobMachine, machine
-from planner.requests.option_texts import device_count, with_sequence
+from planner.requests.option_texts import with_sequence
 from planner.requests.options.searches import SearchOptions
 from planner.requests.search_options import check_degrees, with_own_names
 from planner.requests.search_request import kept_close, search_request
@@ -106,8 +106,6 @@ def machine_asked(
     Raises:
         UserError: as `question`.
     """
-    if options.devices is not None:
-        device_count(options.devices)
     bind = with_sequence(options.bind, options.sequence)
     named = options.cluster if machine_file is None else machine_file
     asked = search_request(replace(options, bind=tuple(split_symbols(bind)[0])))

@@ -19,7 +19,7 @@ from ir.plan import Plan
 from planner.repricing.other_machine import repriced
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.machines import named_machine
-from planner.requests.options.option import check_choices
+from planner.requests.options.option import check_values
 from planner.requests.options.simulations import SimulationOptions
 from planner.requests.sources import Document
 from topology.cluster import Cluster
@@ -30,19 +30,16 @@ if TYPE_CHECKING:
     from costmodel.simulation.memory import MemoryCurve
     from costmodel.simulation.result import Simulation
 
-MAX_SAMPLES = 1000
 _MEBIBYTE = 2**20
 
 
 def effects(asked: SimulationOptions) -> Effects:
     """Overlap, contention and fusion."""
-    if asked.prefetch < 0:
-        raise UserError(f"--prefetch {asked.prefetch}", "--prefetch", "give 0 or more")
     if not 0 <= asked.interference < 1:
         raise UserError(
             f"--interference {asked.interference:g}", "--interference", "give 0 to below 1"
         )
-    check_choices(asked)
+    check_values(asked)
     fusion = dict(_fusion(text) for text in asked.fusion)
     mode = Contention(asked.contention)
     beside = asked.overlap == "auto"
@@ -51,10 +48,7 @@ def effects(asked: SimulationOptions) -> Effects:
 
 def variation_asked(asked: SimulationOptions) -> Variation:
     """How devices differ."""
-    if not 1 <= asked.samples <= MAX_SAMPLES:
-        raise UserError(f"--samples {asked.samples}", "--samples", f"give 1 to {MAX_SAMPLES}")
-    if asked.seed < 0:
-        raise UserError(f"--seed {asked.seed}", "--seed", "give 0 or more")
+    check_values(asked)
     count, factor = _stragglers(asked.stragglers)
     return Variation(
         _distribution(asked.jitter, "--jitter"),

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from planner.requests.errors import UserError
-from planner.requests.options.option import Group, Option, check_choices
+from planner.requests.options.option import Group, Option, check_values
 
 if TYPE_CHECKING:
     from executors.judgement import Judgement
@@ -48,7 +48,7 @@ def verified(
     Raises:
         UserError: an option is wrong, or the plan cannot be judged so.
     """
-    check_choices(options)
+    check_values(options)
     smaller, notes = scaled(plan, options.scale)
     report(f"reading {model.name}")
     values = given_numbers(model, plan, smaller, options.seed)

@@ -38,12 +38,11 @@ def improve(incumbent: Incumbent, meter: Meter, seed: int, at_effort_1: float = 
         seed: of the random pairs of segments.
         at_effort_1: relative gap at which to stop at effort 1; at effort e it is 1/e of it.
     """
-    neighbours = _neighbours(incumbent.problem)
     enough = at_effort_1 / meter.effort
-    for nodes in _neighbourhoods(len(neighbours), meter.effort, seed):
+    for nodes in _neighbourhoods(len(incumbent.problem.node_table_of), meter.effort, seed):
         if incumbent.choice is None or incumbent.gap <= enough or meter.is_spent:
             return
-        better = _best_within(incumbent, meter, neighbours, nodes)
+        better = _best_within(incumbent, meter, nodes)
         if better is not None:
             incumbent.offer(better, f"neighbourhood of {len(nodes)} nodes")
 
@@ -109,7 +108,6 @@ class _Neighbourhood:
 
 def _rest(
     problem: Problem,
-    neighbours: Sequence[Sequence[tuple[int, int]]],
     choice: Sequence[int],
     nodes: Sequence[int],
 ) -> Problem:
@@ -118,7 +116,7 @@ def _rest(
     intervals = [problem.node_intervals[node] for node in nodes]
     rest = _Neighbourhood(problem, choice, nodes, place, tables, intervals, [])
     for node in nodes:
-        for edge, other in neighbours[node]:
+        for edge, other in problem.edges_at[node]:
             if other not in place:
                 rest.add_outer_edge(node, edge)
             elif problem.edges[edge][0] == node:
@@ -129,12 +127,11 @@ def _rest(
 def _best_within(
     incumbent: Incumbent,
     meter: Meter,
-    neighbours: Sequence[Sequence[tuple[int, int]]],
     nodes: Sequence[int],
 ) -> tuple[int, ...] | None:
     """The whole choice with a better neighbourhood, if one was found."""
     whole = incumbent.choice or ()
-    ledger = Ledger(_rest(incumbent.problem, neighbours, whole, nodes))
+    ledger = Ledger(_rest(incumbent.problem, whole, nodes))
     present = [whole[node] for node in nodes]
     limits: FloatArray = incumbent.limits - (
         incumbent.ledger.profile(whole) - ledger.profile(present)
@@ -152,12 +149,3 @@ def _best_within(
         return None
     changed = dict(zip(nodes, inner.choice, strict=True))
     return tuple(changed.get(node, candidate) for node, candidate in enumerate(whole))
-
-
-def _neighbours(problem: Problem) -> list[list[tuple[int, int]]]:
-    """Edges of each node and their other ends."""
-    found: list[list[tuple[int, int]]] = [[] for _ in problem.node_table_of]
-    for edge, (u, v) in enumerate(problem.edges):
-        found[u].append((edge, v))
-        found[v].append((edge, u))
-    return found

@@ -1,9 +1,6 @@
 """Integer programming on networks with HiGHS (MathOpt of OR-Tools): a proof where they are small.
 
-One variable per candidate, one per allowed pair of every edge, and the sums of the pairs' rows and
-columns equal to the candidates (the local polytope, whose relaxation is tight). Rows for memory are
-added where an answer exceeds the limit, until none does: few time points decide. HiGHS computes in
-floating point: its bounds hold to a relative 1e-9, and no closer is claimed.
+HiGHS computes in floating point: its bounds hold to a relative 1e-9, and no closer is claimed.
 """
 
 from __future__ import annotations
@@ -18,7 +15,8 @@ import numpy as np
 from ortools.math_opt import model_pb2
 from ortools.math_opt.python import mathopt
 
-from planner.reduction.network import FORBIDDEN, FloatArray, IntArray, Network, runs, summed
+from planner.reduction.network import FORBIDDEN, IntArray, Network
+from planner.solvers.programme import Programme
 
 ROWS_AT_ONCE = 8
 SIZE = 2.0**20
@@ -47,106 +45,42 @@ def pairs_allowed(net: Network) -> int:
     return int((net.edge_cost < FORBIDDEN).sum())
 
 
-class Program:
-    """A network as a mixed-integer program; candidates come before pairs."""
-
-    def __init__(self, net: Network, scale: float) -> None:
-        """Lay it out.
-
-        Args:
-            net: the network.
-            scale: what costs are multiplied by, a power of two.
-        """
-        self.net = net
-        self.rows: set[int] = set()
-        u, v = net.edges[:, 0], net.edges[:, 1]
-        ku, kv = net.sizes[u], net.sizes[v]
-        allowed = net.edge_cost < FORBIDDEN
-        edge = np.repeat(np.arange(len(net.edges)), ku * kv)[allowed]
-        place = np.arange(len(net.edge_cost))[allowed] - net.edge_first[edge]
-        candidates, pairs = len(net.cost), len(place)
-        # A row for each node, then for each candidate of each end of each edge.
-        first_row = net.nodes + np.concatenate([[0], np.cumsum(ku + kv)])
-        by_row = first_row[edge] + place // kv[edge]
-        by_column = first_row[edge] + ku[edge] + place % kv[edge]
-        ends = np.concatenate([runs(net.first[w], net.sizes[w]) for w in (u, v)])
-        end_rows = np.concatenate([runs(first_row[:-1], ku), runs(first_row[:-1] + ku, kv)])
-        number = np.arange(pairs) + candidates
-        self.row_of = np.concatenate(
-            [np.repeat(np.arange(net.nodes), net.sizes), by_row, by_column, end_rows]
-        )
-        self.column_of = np.concatenate([np.arange(candidates), number, number, ends])
-        self.factor = np.concatenate([np.ones(candidates + 2 * pairs), np.full(len(ends), -1.0)])
-        count = int(first_row[-1])
-        one = np.zeros(count)
-        one[: net.nodes] = 1.0
-        self.lower, self.upper = one, one.copy()
-        self.objective = np.concatenate([net.cost, net.edge_cost[allowed]]) * scale
-        self.scale = scale
-
-    def add_memory(self, point: int) -> None:
-        """Hold memory at a time point within the limit."""
-        if point in self.rows:
-            return
-        self.rows.add(point)
-        net = self.net
-        live = np.flatnonzero((net.span_time[:, 0] <= point) & (point < net.span_time[:, 1]))
-        sizes = net.sizes[net.span_node[live]]
-        held = summed(
-            runs(net.first[net.span_node[live]], sizes),
-            net.usage[runs(net.span_first[:-1][live], sizes)],
-            len(net.cost),
-        )
-        columns = np.flatnonzero(held)
+def _message(programme: Programme, scale: float) -> model_pb2.ModelProto:
+    """The programme for HiGHS, whose costs are multiplied by a power of two."""
+    out = model_pb2.ModelProto()
+    candidates, columns = len(programme.net.cost), len(programme.top)
+    variables = out.variables
+    variables.ids.extend(range(columns))
+    variables.lower_bounds.extend([0.0] * columns)
+    variables.upper_bounds.extend(programme.top.tolist())
+    variables.integers.extend([n < candidates for n in range(columns)])
+    objective = np.bincount(programme.paid_column, programme.paid * scale, columns)
+    used = np.flatnonzero(objective)
+    out.objective.linear_coefficients.ids.extend(used.tolist())
+    out.objective.linear_coefficients.values.extend(objective[used].tolist())
+    sides, rows = programme.sides.tolist(), out.linear_constraints
+    parts = [(programme.row_of, programme.column_of, programme.factor)]
+    upper = []
+    for number, (point, (held_by, held)) in enumerate(programme.memory.items(), len(sides)):
         unit = max(float(held.max(initial=0.0)), 1.0)
-        self.row_of = np.concatenate([self.row_of, np.full(len(columns), len(self.lower))])
-        self.column_of = np.concatenate([self.column_of, columns])
-        self.factor = np.concatenate([self.factor, held[columns] / unit])
-        self.lower = np.append(self.lower, -np.inf)
-        self.upper = np.append(self.upper, (net.limit - net.base[point]) / unit)
-
-    def solved(self, parameters: mathopt.SolveParameters) -> mathopt.SolveResult:
-        """Solve it as it is."""
-        model = mathopt.Model.from_model_proto(self._message())
-        return mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters)
-
-    def _message(self) -> model_pb2.ModelProto:
-        out = model_pb2.ModelProto()
-        candidates, columns = len(self.net.cost), len(self.objective)
-        variables = out.variables
-        variables.ids.extend(range(columns))
-        variables.lower_bounds.extend([0.0] * columns)
-        variables.upper_bounds.extend([1.0] * columns)
-        variables.integers.extend([n < candidates for n in range(columns)])
-        used = np.flatnonzero(self.objective)
-        out.objective.linear_coefficients.ids.extend(used.tolist())
-        out.objective.linear_coefficients.values.extend(self.objective[used].tolist())
-        rows = out.linear_constraints
-        rows.ids.extend(range(len(self.lower)))
-        rows.lower_bounds.extend(self.lower.tolist())
-        rows.upper_bounds.extend(self.upper.tolist())
-        order = np.lexsort((self.column_of, self.row_of))
-        matrix = out.linear_constraint_matrix
-        matrix.row_ids.extend(self.row_of[order].tolist())
-        matrix.column_ids.extend(self.column_of[order].tolist())
-        matrix.coefficients.extend(self.factor[order].tolist())
-        return out
-
-    def choice_in(self, result: mathopt.SolveResult) -> IntArray:
-        """The choice in a solution."""
-        values = result.variable_values()
-        chosen = np.zeros(len(self.net.cost))
-        for variable, value in values.items():
-            if variable.id < len(chosen):
-                chosen[variable.id] = value
-        return _largest(self.net, chosen)
+        parts.append((np.full(len(held), number), held_by, held / unit))
+        upper.append(programme.room(point) / unit)
+    rows.ids.extend(range(len(sides) + len(upper)))
+    rows.lower_bounds.extend([*sides, *[-math.inf] * len(upper)])
+    rows.upper_bounds.extend([*sides, *upper])
+    row_of, column_of, factor = (np.concatenate(each) for each in zip(*parts, strict=True))
+    order, matrix = np.lexsort((column_of, row_of)), out.linear_constraint_matrix
+    matrix.row_ids.extend(row_of[order].tolist())
+    matrix.column_ids.extend(column_of[order].tolist())
+    matrix.coefficients.extend(factor[order].tolist())
+    return out
 
 
-def _largest(net: Network, values: FloatArray) -> IntArray:
-    """For each node its candidate of the largest value."""
-    order = np.lexsort((-values, np.repeat(np.arange(net.nodes), net.sizes)))
-    found: IntArray = order[net.first[:-1]] - net.first[:-1]
-    return found
+def _choice_in(programme: Programme, result: mathopt.SolveResult) -> IntArray:
+    chosen = np.zeros(len(programme.top))
+    for variable, value in result.variable_values().items():
+        chosen[variable.id] = value
+    return programme.chosen(chosen)
 
 
 def peaks(net: Network, choice: IntArray, count: int, *, least: float) -> list[int]:
@@ -193,22 +127,25 @@ def prove(
     """
     state = Proven(best, np.inf if best is None else net.evaluate(best), -np.inf, optimal=False)
     largest = state.cost if np.isfinite(state.cost) else float(np.abs(net.cost).sum())
-    program = Program(net, 2.0 ** round(math.log2(SIZE / max(largest, 1.0))))
+    scale = 2.0 ** round(math.log2(SIZE / max(largest, 1.0)))
+    programme = Programme(net, net.edge_cost < FORBIDDEN)
     for point in rows:
-        program.add_memory(point)
+        programme.add_memory(point)
     while (left := deadline - time.monotonic()) > 0 and not state.optimal:
-        result = program.solved(_parameters(left, seed, nodes, program.scale * net.is_whole))
+        model = mathopt.Model.from_model_proto(_message(programme, scale))
+        asked = _parameters(left, seed, nodes, scale * net.is_whole)
+        result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=asked)
         reason = result.termination.reason
         if reason in _NOTHING_FITS:
             return Proven(None, np.inf, np.inf, optimal=True)
-        bound = result.termination.objective_bounds.dual_bound / program.scale
+        bound = result.termination.objective_bounds.dual_bound / scale
         state = replace(state, bound=max(state.bound, bound - SAFE * abs(bound)))
         if not result.has_primal_feasible_solution():
             break
-        choice = program.choice_in(result)
+        choice = _choice_in(programme, result)
         over = peaks(net, choice, ROWS_AT_ONCE, least=0.0)
         for point in over:
-            program.add_memory(point)
+            programme.add_memory(point)
         if not over and net.evaluate(choice) < state.cost:
             state = replace(state, choice=choice, cost=net.evaluate(choice))
             report(state)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.overlap import Loads, StepForm
-from planner.problem import EdgeTable, FloatArray, NodeTable, Overlap, Problem
+from planner.problem import FloatArray, Overlap, Problem, loads_of
 from planner.solvers.contract import PROVEN_GAP, Budget, Progress, Solution, Solver
 from planner.solvers.overlap_steps import CoordinateSteps
 
@@ -189,10 +189,13 @@ def best_prices(form: StepForm, loads: FloatArray) -> tuple[float, FloatArray]:
     Returns:
         Its height in seconds, and the prices there, shape (windows, resources).
     """
-    from scipy.optimize import linprog  # noqa: PLC0415  seldom needed, slow to import
-
     each = form.windows_s(loads)
     times = np.array([window.times for window in form.windows])
+    known = _on_the_longest(each, times, loads[:, Loads.FIXED])
+    if known is not None:
+        return known
+    from scipy.optimize import linprog  # noqa: PLC0415  seldom needed, slow to import
+
     choices, windows, resources = each.shape
     rise, fixed = (each * times[:, None]).reshape(choices, -1), loads[:, Loads.FIXED]
     scale = float(np.abs(rise).max(initial=0.0))
@@ -214,6 +217,28 @@ def best_prices(form: StepForm, loads: FloatArray) -> tuple[float, FloatArray]:
     solution = np.asarray(found.x)
     prices = np.clip(solution[1:].reshape(windows, resources), 0.0, 1.0)
     return float(solution[0]) * scale + least, prices / prices.sum(axis=1, keepdims=True)
+
+
+def _on_the_longest(
+    each: FloatArray, times: FloatArray, fixed: FloatArray
+) -> tuple[float, FloatArray] | None:
+    """The answer of `best_prices` where every choice loads the same resource of a window most: no
+    prices give a choice more than its true time, and those on that resource give all of them that.
+    None elsewhere, and where the fastest choice loads two alike, so that other prices are as good.
+
+    Args:
+        each: seconds, shape (choices, windows, resources).
+        times: how often each window comes, shape (windows,).
+        fixed: what nothing hides, shape (choices,).
+    """
+    longest = each.max(axis=2)
+    heights = fixed + longest @ times
+    fastest = int(heights.argmin())
+    on_longest = each[fastest] == longest[fastest][:, None]
+    same = each[:, on_longest]
+    if same.shape != longest.shape or not np.array_equal(same, longest):
+        return None
+    return float(heights[fastest]), on_longest.astype(np.float64)
 
 
 def joined(problem: Problem, overlap: Overlap, first: Choice, second: Choice) -> Choice:
@@ -248,7 +273,7 @@ class _Mixture:
         columns = overlap.form.loads.count
         self.nodes = np.array(
             [
-                [_loads_of(problem.node_tables[table], (c[node],), columns) for c in both]
+                [loads_of(problem.node_tables[table], columns, (c[node],)) for c in both]
                 for node, table in enumerate(problem.node_table_of)
             ]
         ).reshape(-1, 2, columns)
@@ -256,7 +281,7 @@ class _Mixture:
         self.pairs = np.array(
             [
                 [
-                    [_loads_of(problem.edge_tables[t], (a[u], b[v]), columns) for b in both]
+                    [loads_of(problem.edge_tables[t], columns, (a[u], b[v])) for b in both]
                     for a in both
                 ]
                 for (u, v), t in pairs
@@ -283,12 +308,3 @@ class _Mixture:
         count = self.overlap.count
         loads = [np.bincount(layers, weights=column, minlength=count) for column in rows.T]
         return self.overlap.pieces_s(np.stack(loads, axis=1))
-
-
-def _loads_of(table: NodeTable | EdgeTable, at: tuple[int, ...], columns: int) -> FloatArray:
-    out = np.zeros(columns)
-    if table.loads is None:
-        out[Loads.FIXED] = table.time_s[at]
-    else:
-        out[:] = [own[at] for own in table.loads]
-    return out

@@ -6,13 +6,13 @@ are, if that fits. Sweeps go on until one changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from costmodel.overlap import Loads
-from planner.problem import ROUNDING, EdgeTable, FloatArray, NodeTable, Overlap, Problem
+from planner.problem import ROUNDING, FloatArray, Overlap, Problem, loads_of
 from planner.solvers.contract import PROVEN_GAP
 
 SWEEPS = 3
@@ -31,7 +31,6 @@ class CoordinateSteps:
     times_s: FloatArray = field(init=False)
     """That they take, shape (layers,)."""
     profile: FloatArray = field(init=False)
-    edges_at: list[list[int]] = field(init=False)
     beside: list[list[tuple[slice, int, slice]]] = field(init=False)
     """By layer the columns that travel beside another layer: its own, that layer, its columns."""
 
@@ -40,10 +39,6 @@ class CoordinateSteps:
         self.loads = own.layers.windows(own.form.loads, problem.loads(self.choice))
         self.times_s = own.form.time_s(self.loads)
         self.profile = problem.memory_profile(self.choice)
-        self.edges_at = [[] for _ in self.choice]
-        for edge, (u, v) in enumerate(problem.edges):
-            self.edges_at[u].append(edge)
-            self.edges_at[v].append(edge)
         self.beside = [[] for _ in range(own.count)]
         for layer, columns, other, there in own.layers.targets(own.form.loads):
             if other >= 0:
@@ -98,12 +93,13 @@ class CoordinateSteps:
         """Loads of every candidate, by the layer that they are of; shape (candidates, columns)."""
         problem, layer_of = self.problem, self.overlap.layer_of
         columns = self.overlap.form.loads.count
-        yield layer_of[node], _rows_of(problem.node_tables[problem.node_table_of[node]], columns)
-        for edge in self.edges_at[node]:
+        own = problem.node_tables[problem.node_table_of[node]]
+        yield layer_of[node], loads_of(own, columns).T
+        for edge, _ in problem.edges_at[node]:
             u, v = problem.edges[edge]
             table = problem.edge_tables[problem.edge_table_of[edge]]
             at = (slice(None), self.choice[v]) if u == node else (self.choice[u], slice(None))
-            yield layer_of[u], _rows_of(table, columns, at)
+            yield layer_of[u], loads_of(table, columns, at).T
 
     def _profile_with(self, node: int, candidate: int) -> FloatArray:
         """Memory at every time point with another candidate of a node."""
@@ -113,7 +109,7 @@ class CoordinateSteps:
         held = zip(problem.node_intervals[node], own.memory_bytes, strict=True)
         for (start, end), nbytes in held:
             out[start:end] += nbytes[candidate] - nbytes[chosen]
-        for edge in self.edges_at[node]:
+        for edge, _ in problem.edges_at[node]:
             u, v = problem.edges[edge]
             table = problem.edge_tables[problem.edge_table_of[edge]]
             for (start, end), pairs in zip(
@@ -122,15 +118,3 @@ class CoordinateSteps:
                 row = pairs[:, self.choice[v]] if u == node else pairs[self.choice[u]]
                 out[start:end] += row[candidate] - row[chosen]
         return out
-
-
-def _rows_of(
-    table: NodeTable | EdgeTable, columns: int, at: Sequence[int | slice] = (slice(None),)
-) -> FloatArray:
-    """Loads along the candidates that are open, shape (candidates, columns)."""
-    if table.loads is not None:
-        return np.asarray(table.loads[(slice(None), *at)].T)
-    time_s = table.time_s[tuple(at)]
-    out = np.zeros((len(time_s), columns))
-    out[:, Loads.FIXED] = time_s
-    return out

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -245,6 +244,8 @@ def tied_first(problem: Problem, order: Sequence[int], forbidden: float) -> tupl
     """As `outwards`, but behind each node come those that some of its candidates are forbidden
     with, and what is tied to these.
     """
+    import networkx as nx  # noqa: PLC0415  a quarter of a second that only this solver needs
+
     ties: nx.Graph[int] = nx.empty_graph(len(problem.sizes))
     for (u, v), table in zip(problem.edges, problem.edge_table_of, strict=True):
         if (problem.edge_tables[table].time_s >= forbidden).any():
@@ -264,6 +265,8 @@ def tied_first(problem: Problem, order: Sequence[int], forbidden: float) -> tupl
 
 def breadth_first(problem: Problem) -> tuple[list[int], str]:
     """All nodes, breadth first from where it starts, and what that is in words."""
+    import networkx as nx  # noqa: PLC0415  a quarter of a second that only this solver needs
+
     sizes = problem.sizes
     # Edges in this order, so that every node has its neighbours ascending.
     graph: nx.Graph[int] = nx.empty_graph(len(sizes))

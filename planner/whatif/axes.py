@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from planner.requests.errors import UserError, unknown_name
@@ -111,14 +111,11 @@ def steps(low: float, high: float, count: int, *, whole: bool) -> tuple[Value, .
     return tuple(max(MULTIPLE, MULTIPLE * math.floor(v / MULTIPLE + 0.5)) for v in found)
 
 
-def parse_axes(
-    text: str, option: str = "--vary", dimensions: Callable[[], Collection[str]] = tuple
-) -> tuple[Axis, ...]:
+def parse_axes(text: str, dimensions: Callable[[], Collection[str]] = tuple) -> tuple[Axis, ...]:
     """Axes of a text such as `bandwidth=0.5:2:5,batch=64,128,256`.
 
     Args:
         text: what the user wrote.
-        option: where.
         dimensions: names of open dimensions of the model, asked for where a name is no other axis.
 
     Raises:
@@ -132,9 +129,9 @@ def parse_axes(
         elif groups and item:
             groups[-1][1].append(item)
         else:
-            raise UserError(f"{item!r} is no axis", f"{option} {text}", _FIX)
-    axes = tuple(_axis(name, values, f"{option} {text}", dimensions) for name, values in groups)
-    check_distinct(axes, f"{option} {text}")
+            raise UserError(f"{item!r} is no axis", f"--vary {text}", _FIX)
+    axes = tuple(_axis(name, values, f"--vary {text}", dimensions) for name, values in groups)
+    check_distinct(axes, f"--vary {text}")
     return axes
 
 
@@ -205,52 +202,6 @@ def places(axes: Sequence[Axis]) -> Iterator[Place]:
         yield Place(tuple(zip((axis.name for axis in ordered), values, strict=True)))
 
 
-_LATENCIES = ("_start_s", "_step_s", "_fill_s", "_peer_s")
-"""How names of a library's constants end that are seconds."""
-
-
-def scaled(
-    cluster: Cluster,
-    *,
-    bandwidth: float = 1.0,
-    latency: float = 1.0,
-    memory: float = 1.0,
-    compute: float = 1.0,
-) -> Cluster:
-    """The same machine with some of its numbers multiplied.
-
-    Args:
-        cluster: the machine.
-        bandwidth: of every link and of what links share.
-        latency: of every link, and of the steps that the communication library was measured with.
-        memory: of the capacity of every device.
-        compute: of the arithmetic rates of every device; the bandwidth of its memory stays.
-    """
-    if bandwidth != 1.0:
-        cluster = replace(cluster, tiers=tuple(tier.scaled(bandwidth) for tier in cluster.tiers))
-    if latency != 1.0:
-        cluster = _slower(cluster, latency)
-    chip = cluster.chip
-    if memory != 1.0:
-        chip = replace(chip, memory_bytes=round(chip.memory_bytes * memory))
-    if compute != 1.0:
-        peaks = {dtype: flops * compute for dtype, flops in chip.peak_flops.items()}
-        chip = replace(chip, peak_flops=peaks, vector_flops=chip.vector_flops * compute)
-    return replace(cluster, chip=chip) if chip is not cluster.chip else cluster
-
-
-def _slower(cluster: Cluster, factor: float) -> Cluster:
-    tiers = tuple(replace(tier, latency_s=tier.latency_s * factor) for tier in cluster.tiers)
-    library = cluster.library
-    if library is not None:
-        constants = {
-            name: value * factor if name.endswith(_LATENCIES) else value
-            for name, value in library.constants.items()
-        }
-        library = replace(library, constants=constants)
-    return replace(cluster, tiers=tiers, library=library)
-
-
 def of_place(cluster: Cluster, place: Place) -> Cluster:
     """The machine of a point."""
-    return scaled(cluster, **{name: place.factor(name) for name in FACTORS})
+    return cluster.scaled(**{name: place.factor(name) for name in FACTORS})

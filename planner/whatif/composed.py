@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from planner.requests.errors import UserError
 from planner.requests.machines import named_machine
-from planner.requests.option_texts import RANKS, at_least_one, one_of
+from planner.requests.options.option import check_values
 from planner.requests.options.searches import SearchOptions
 from planner.requests.options.sweeps import SweepOptions
 from planner.requests.sources import Document, ModelSource
@@ -63,6 +63,8 @@ def axes_of(
     Raises:
         UserError: one is wrong, or stands twice.
     """
+    check_values(asked)
+    check_values(common)
     axes = [list_axis("cluster", asked.cluster)]
     if asked.devices is not None:
         axes.append(list_axis("devices", asked.devices))
@@ -70,7 +72,7 @@ def axes_of(
         axes += parse_axes(text, dimensions=dimensions)
     for name, value in (("batch", common.batch), ("sequence", common.sequence)):
         if value is not None:
-            axes.append(Axis(name, (at_least_one(value, f"--{name}"),)))
+            axes.append(Axis(name, (value,)))
     check_distinct(axes, "--vary")
     return tuple(axes)
 
@@ -126,7 +128,6 @@ def sweep_report(
         if name not in machine_files:
             named_machine(name, f"--cluster {name}")
     check_around(options)
-    one_of(options.rank, RANKS, "--rank", "ranking")
     if options.exact_changes is not None:
         check_share(options.exact_changes)
     axes = axes_of(options, common, model.open_dimensions)

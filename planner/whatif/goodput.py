@@ -47,8 +47,6 @@ class Failures:
                 "a time between failures, a rate or a time of repair that is not above 0",
                 "--mtbf", "give hours such as --mtbf 50000",
             )  # fmt: skip
-        if self.spares < 0:
-            raise UserError(f"{self.spares} spares", "--spares", "give 0 or more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,18 +22,17 @@ from ir.throughput import Rates
 from planner.request import InfeasibleError
 from planner.requests.calibrations import layout_calibration, layout_note
 from planner.requests.conventional_layouts import parsed, run_of_layout
-from planner.requests.errors import UserError, unknown_name
-from planner.requests.option_texts import RANKS, ROBUST
+from planner.requests.errors import UserError
+from planner.requests.option_texts import MAX_DEVICES, ROBUST
+from planner.requests.options.option import check_values
 from planner.requests.options.simulations import LayoutOptions, RankingOptions
 from planner.whatif.analysis import Prices
 from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
-from planner.whatif.next_runs import MOST_NEXT, next_runs
+from planner.whatif.next_runs import next_runs
 from planner.whatif.whole_run import WholeRun, parsed_run
 from report.layouts import LayoutFacts, LayoutsReport, NextFacts, RunFacts
 from topology.units import format_memory
 
-MOST_DEVICES = 1 << 20
-LARGEST = 10**9 - 1
 """Sequences of a batch, and tokens of a sequence."""
 MORE = 6
 """Doublings of the devices that are tried where nothing fits."""
@@ -170,10 +169,8 @@ def ranked(
         ModelError: the configuration lacks a size.
         InfeasibleError: none fits; what would is named.
     """
-    _check_numbers(asked)
+    check_values(asked)
     run = parsed_run(asked.tokens, asked.days, prices)
-    if asked.rank not in RANKS:
-        raise unknown_name("ranking", asked.rank, RANKS, "--rank")
     robust = asked.rank == ROBUST
     job, held = _job(asked, config, name), held_of(asked.held)
     known = layout_calibration(asked.calibration, job.machine)
@@ -212,18 +209,6 @@ def run_of(job: TrainingRun, each: RankedLayout, number: int = 0) -> TrainingRun
     """The job in a layout of the list, as one of the runs to measure next."""
     name = f"{job.name}-next-{number}"
     return replace(job, name=name, layout=each.layout, flags=_flags(job, each.layout))
-
-
-def _check_numbers(asked: RankingOptions) -> None:
-    for option, value, most in (
-        ("--devices", asked.devices, MOST_DEVICES), ("--top", asked.top, MOST_DEVICES),
-        ("--batch", asked.batch, LARGEST), ("--sequence", asked.sequence, LARGEST),
-        ("--next-runs", asked.next_runs or 1, MOST_NEXT),
-    ):  # fmt: skip
-        if not 1 <= value <= most:
-            raise UserError(
-                f"{value} is not between 1 and {most:,}", option, "choose another number"
-            )
 
 
 def _sizes(asked: RankingOptions) -> str:
@@ -280,7 +265,7 @@ def _infeasible(
     remedies = [f"the leanest is {text}"]
     for doubled in range(1, MORE + 1):
         devices = asked.devices << doubled
-        if devices > MOST_DEVICES:
+        if devices > MAX_DEVICES:
             break
         rest = {name: value for name, value in held.items() if name != "dp"}
         more = priced_layouts(job, devices, rest, partial(_flags, job), report)

@@ -21,12 +21,10 @@ from costmodel.training.predict import Prediction
 from costmodel.training.records import TrainingRun
 from costmodel.training.table import RunTable
 
-__all__ = ["MOST_NEXT", "NextRun", "next_runs"]
+__all__ = ["NextRun", "next_runs"]
 
 FloatArray = NDArray[np.float64]
 
-MOST_NEXT = 100
-"""Runs that are proposed at most."""
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _NINE_TENTHS = 1.645

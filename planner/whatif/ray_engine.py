@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ir.graph import OpGraph
+from planner.requests.collector import collect_rarely
 from planner.requests.errors import UserError
 from planner.whatif.tasks import PointTask
-from planner.whatif.workbench import AHEAD, Done, Workbench, collect_rarely
+from planner.whatif.workbench import AHEAD, Done, Workbench
 
 PATIENCE_S = 5.0
 """For the first answer of a cluster."""

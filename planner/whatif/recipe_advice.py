@@ -39,6 +39,8 @@ _MOST_PASSES = 4_096
 """Of a step that is simulated: forward passes of all chunks, a second of work."""
 _LEAST_PART = 8_192
 """Tokens of a part of a sequence."""
+MOST_CHANGES = 3
+"""Single changes that are told."""
 _ENDS = ("first", "middle", "last")
 
 
@@ -154,9 +156,7 @@ def _pipeline(own: PricedRun) -> Iterator[str]:
         )
 
 
-def best_changes(
-    own: PricedRun, recipe: RecipeRun, found: Framework, count: int = 3
-) -> list[Change]:
+def best_changes(own: PricedRun, recipe: RecipeRun, found: Framework) -> list[Change]:
     """The best single changes that the framework can say, the one that saves most first, by the
     75th percentile of the interval: what was hardly measured must promise more.
 
@@ -180,7 +180,7 @@ def best_changes(
     ]
     best: dict[str, Change] = {}
     for _, kind, change in sorted(fine, key=lambda each: each[0]):
-        if kind not in best and len(best) < count and _confirmed(own, change):
+        if kind not in best and len(best) < MOST_CHANGES and _confirmed(own, change):
             best[kind] = change
     return list(best.values())
 

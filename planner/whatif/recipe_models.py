@@ -33,14 +33,13 @@ _USUAL_VOCABULARY = 50_304
 
 
 def model_of_recipe(
-    values: Mapping[str, Value], given: str = "", where: str = "the recipe"
+    values: Mapping[str, Value], given: str = ""
 ) -> tuple[TrainingModel, tuple[str, ...]]:
     """The model that a recipe trains, and what was assumed for it.
 
     Args:
         values: quantities of the recipe.
         given: a config.json, or a bundled name, that stands in place of what the recipe says.
-        where: for messages.
 
     Raises:
         UserError: the recipe says too little of it.
@@ -54,7 +53,7 @@ def model_of_recipe(
     lacking = [name for name in _NEEDED if name not in values]
     if lacking:
         raise UserError(
-            f"{where} does not say the {', '.join(lacking)} of its model", "--model",
+            f"the recipe does not say the {', '.join(lacking)} of its model", "--model",
             "name its config.json or one of `planner sizes --list`",
         )  # fmt: skip
     return _sized(values, "model of the recipe")

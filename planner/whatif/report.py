@@ -24,7 +24,7 @@ from planner.whatif.analysis import (
     rate_of,
     scaling,
 )
-from planner.whatif.axes import Axis, Place, scaled
+from planner.whatif.axes import Axis, Place
 from planner.whatif.changes import Change, changes
 from planner.whatif.goodput import Aftermath
 from planner.whatif.shapes import Shapes
@@ -354,7 +354,7 @@ def _worlds(share: float) -> dict[tuple[str, int], Mapping[str, float]]:
 
 
 def _in_world(task: PointTask, factors: Mapping[str, float]) -> PointTask:
-    cluster = scaled(task.machine.cluster, **factors)
+    cluster = task.machine.cluster.scaled(**factors)
     return named(replace(task, machine=replace(task.machine, cluster=cluster)))
 
 

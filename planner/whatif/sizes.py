@@ -110,7 +110,7 @@ def at_size(plan: Plan, task: PipelineSearch, batch: int) -> Solved:
         raise _other_size("its stages differ in their devices")
     shape = shape_at(pipeline, batch)
     mesh = task.stage_machine(shape)[1]
-    if tuple((a.name, a.size, a.tier) for a in mesh.axes) != plan.mesh:
+    if mesh.rows != plan.mesh:
         raise _other_size("its stages have another mesh")
     segments = task.true_micro(shape.micro_batch).segments
     ends = [stage.end for stage in pipeline.stages]

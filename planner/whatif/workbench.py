@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import gzip
 import multiprocessing
 import signal
@@ -26,6 +25,7 @@ from ir.plan import Plan
 from ir.plan_file import plan_to_json
 from ir.symbols import SymbolError
 from planner.request import InfeasibleError, RequestError
+from planner.requests.collector import collect_rarely
 from planner.search import PreparedModel, prepared_model, search
 from planner.whatif.tasks import PointTask, Result, impossible, planned, too_large
 
@@ -133,7 +133,6 @@ def packed(plan: Plan) -> bytes:
 
 AHEAD = 2
 """Tasks handed out for each worker at a time."""
-RECORDS_BETWEEN_COLLECTIONS = 200_000
 _END_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl(2): whoever began the sweep may be killed."""
 RESTARTS = 5
@@ -239,14 +238,6 @@ def _begin(graphs: Mapping[str, OpGraph], keep_plans: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     collect_rarely()
     _bench[:] = [Workbench(graphs, keep_plans=keep_plans)]
-
-
-def collect_rarely() -> None:
-    """For a process that does nothing but search: searches make many records and no cycles, and
-    looking for them takes a tenth of the time.
-    """
-    gc.freeze()
-    gc.set_threshold(RECORDS_BETWEEN_COLLECTIONS)
 
 
 def _work(task: PointTask) -> Done:

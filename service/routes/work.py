@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from importers.sizes import check_published
 from planner.requests.errors import UserError, unknown_name
-from planner.requests.options.option import check_choices
+from planner.requests.options.option import check_values
 from planner.requests.options.searches import SearchOptions
 from planner.requests.search_options import with_own_names
 from planner.requests.sources import Document
@@ -136,7 +136,7 @@ def sweep(shown: Shown, desk: Asker, body: SweepBody) -> Submitted:
 @router.post("/verifications", status_code=202, tags=["verifications"])
 def verify(shown: Shown, desk: Asker, body: VerificationBody) -> Submitted:
     """Run a plan on virtual devices and compare it with the whole model."""
-    check_choices(body.options)
+    check_values(body.options)
     plan = shown.find(body.plan, "plan")
     model = body.model if body.model is not None else plan.facts.get("model")
     if model is None:
@@ -150,7 +150,7 @@ def verify(shown: Shown, desk: Asker, body: VerificationBody) -> Submitted:
 def layouts(shown: Shown, desk: Asker, body: LayoutsBody) -> Submitted:
     """Rank the conventional layouts of a model. The job's result lists the fastest that fit."""
     check_model(shown, body.model)
-    check_choices(body.options)
+    check_values(body.options)
     request = body.model_dump(exclude={"priority"}) | {"options": asdict(body.options)}
     return submitted(desk.submit("layouts", request, body.priority))
 

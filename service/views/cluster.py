@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from ir.folding import Axes
 from ir.plan import Plan
-from ir.plan_stages import messages_of, slowest_part, stage_ranks, tier_names
-from planner.repricing.binding_tiers import TierTime, tier_times
-from service.views.traffic import FloatArray, Flow, between_devices, flows_of
+from ir.plan_stages import stage_ranks, tier_names
+from planner.repricing.flows import FloatArray, Flow, between_devices, flows_of, tier_loads
+from report.tables import plain
+from report.traffic import group_table, group_traffic, tier_table
 from topology.catalogue import is_machine, named_machine
-from topology.cluster import Cluster, Tier, TierKind
 from topology.machine import Machine
 from topology.picture import picture_of
 from topology.shapes import Line, Picture
@@ -22,37 +22,15 @@ MOST_RANKS = 4096
 
 
 def mesh_view(plan: Plan) -> dict[str, Any]:
-    """Axes, ranks with their devices, and what travels over which axes on the slowest part."""
+    """Axes, ranks with their devices, and a table of what travels over which axes."""
     ranks = plan.rank_order[:MOST_RANKS]
     tiers = tier_names(plan)
-    axes = Axes.of(plan)
-    spent: dict[tuple[str, ...], dict[str, Any]] = {}
-    for item in messages_of(plan, slowest_part(plan)):
-        row = spent.setdefault(
-            item.axes,
-            {
-                "axes": list(item.axes),
-                "short": axes.short(item.axes) if item.axes else item.cause,
-                "tier": item.tier,
-                "size": item.group_size,
-                "time_s": 0.0,
-                "hidden_s": 0.0,
-                "count": 0,
-                "bytes": 0.0,
-                "kinds": {},
-            },
-        )
-        row["time_s"] += item.exposed_s
-        row["hidden_s"] += item.hidden_s
-        row["count"] += item.count
-        row["bytes"] += item.nbytes * item.count
-        row["kinds"][item.kind] = row["kinds"].get(item.kind, 0.0) + item.exposed_s
     return {
         "axes": [{"name": n, "size": s, "tier": tiers[t]} for n, s, t in plan.mesh],
         "ranks": list(ranks),
         "left_out": len(plan.rank_order) - len(ranks),
         "stages": plan.pipeline.parts,
-        "groups": sorted(spent.values(), key=lambda row: -row["time_s"] - row["hidden_s"]),
+        "report": plain(group_table(group_traffic(plan))),
     }
 
 
@@ -66,43 +44,19 @@ def cluster_view(
         uploaded: the machine, where it is none of the bundled ones.
         servers: how many are drawn; `None` for two, or one of each kind.
     """
-    cluster, flows, times = Cluster.from_dict(plan.cluster), flows_of(plan), tier_times(plan)
+    flows = flows_of(plan)
     name = str(plan.cluster.get("name"))
     machine = uploaded
     if machine is None and is_machine(name):
         machine = named_machine(name)
     picture = None if machine is None else machine_picture(machine, plan, flows, servers)
+    loads = tier_loads(plan, flows)
     return {
         "name": name,
-        "devices": cluster.devices,
-        "tiers": [_tier(plan, number, tier, flows, times[tier.name])
-                  for number, tier in enumerate(cluster.tiers)],
+        "devices": plan.devices,
+        "tiers": [asdict(load) for load in loads],
+        "report": plain(tier_table(loads)),
         "picture": picture,
-    }  # fmt: skip
-
-
-def _tier(
-    plan: Plan, number: int, tier: Tier, flows: Sequence[Flow], time: TierTime
-) -> dict[str, Any]:
-    """What a device sends over a tier, of the part of the machine that sends most, and the seconds
-    that its links hold up the step.
-    """
-    sent = [0.0] * plan.pipeline.parts
-    for flow in flows:
-        sent[flow.part] += flow.nbytes * (flow.tier == number)
-    links = max(tier.size - 1, 1) if tier.kind is TierKind.FULL_MESH else 1
-    rate, step_s = tier.bandwidth_bytes_per_s * links, plan.estimate.step_time_s
-    return {
-        "name": tier.name,
-        "size": tier.size,
-        "kind": tier.kind.value,
-        "transport": tier.transport,
-        "bandwidth_bytes_per_s": tier.bandwidth_bytes_per_s,
-        "latency_s": tier.latency_s,
-        "sent_bytes": max(sent),
-        "busy": max(sent) / rate / step_s if step_s > 0 and rate > 0 else 0.0,
-        "time_s": time.exposed_s,
-        "hidden_s": time.hidden_s,
     }
 
 

@@ -2,67 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.memory import MemoryCurve
 from costmodel.simulation.plan_simulation import simulate_plan
 from ir.json_text import finite
 from ir.plan import Plan
-from ir.plan_enums import MemoryCause
-from planner.explain.plan_problem import problem_of, stages_of
-from planner.lowering.held import held_of
-from planner.pipeline.plan_builder import PlanBuilder
-from planner.repricing.planned_choice import lowered_plan
+from planner.explain.memory_levels import MemoryLevels, memory_levels
+from planner.explain.plan_problem import stages_of
 from planner.requests.simulations import highest_points
+from report.plan import PlanReport
+from report.plan_tables import holder_table, memory_table, stage_table
+from report.tables import plain
 from service.views.columns import rounded
-from topology.cluster import Cluster
-
-FloatArray = NDArray[np.float64]
 
 MOST_POINTS = 1200
 """Points of the curves; of more the highest in each interval is kept."""
-LARGEST = 20
-"""Holders at the peak that are named."""
 
 
 def memory_view(plan: Plan) -> dict[str, Any]:
     """Bytes in use while each operator runs, by cause, and the largest holders at the peak; of
     every part of the machine where the plan has stages.
     """
-    estimate = plan.estimate
+    report, estimate = PlanReport(plan), plan.estimate
     view: dict[str, Any] = {
         "peak_bytes": estimate.peak_memory_bytes,
         "limit_bytes": finite(estimate.memory_limit_bytes),
-        "by_cause": dict(estimate.memory_by_cause),
-        "stages": [],
+        "report": {"causes": plain(memory_table(report))},
         "parts": [],
         "curves": [],
     }
     if plan.pipeline.is_single:
-        evidence = lowered_plan(plan, Cluster.from_dict(plan.cluster))
-        return view | _over_operators(evidence, str)
-    view["stages"] = [stage.peak_memory_bytes for stage in plan.pipeline.stages]
+        return view | _drawn(memory_levels(plan))
+    view["report"]["stages"] = plain(stage_table(report))
     view["parts"] = [_of_part(plan, part) for part in range(plan.pipeline.parts)]
-    view["curves"] = [_drawn(curve) for curve in simulate_plan(plan, Effects()).memory]
+    view["curves"] = [_curve(curve) for curve in simulate_plan(plan, Effects()).memory]
     fullest: dict[str, Any] = max(view["parts"], key=lambda each: float(each["peak_bytes"]))
     return view | fullest | {"peak_bytes": estimate.peak_memory_bytes}
 
 
 def _of_part(plan: Plan, part: int) -> dict[str, Any]:
-    """One pipeline rank, with the activations of all micro-batches in flight."""
-    case = problem_of(plan, part)
     numbers = stages_of(plan, part)
     peak = max(plan.pipeline.stages[number].peak_memory_bytes for number in numbers)
     named = {"part": part, "numbers": list(numbers), "peak_bytes": peak}
-    return named | _over_operators(PlanBuilder(case.lowered, case.choice), case.plain)
+    return named | _drawn(memory_levels(plan, part))
 
 
-def _drawn(curve: MemoryCurve) -> dict[str, Any]:
+def _curve(curve: MemoryCurve) -> dict[str, Any]:
     """Bytes over the seconds of the simulated step."""
     kept = highest_points(curve.nbytes, MOST_POINTS)
     return {
@@ -73,67 +60,13 @@ def _drawn(curve: MemoryCurve) -> dict[str, Any]:
     }
 
 
-def _over_operators(evidence: PlanBuilder, plain: Callable[[str], str]) -> dict[str, Any]:
-    """Levels by cause while the operators run, and who holds most at the peak."""
-    found = _levels(evidence)
-    order = _in_order(evidence, sum(found.values(), np.zeros(evidence.lowered.problem.time_points)))
-    levels = {cause: level[order] for cause, level in found.items()}
-    total = sum(levels.values(), np.zeros(len(order)))
-    kept = highest_points(total, MOST_POINTS)
-    names = [plain(op.name) for op in evidence.lowered.liveness.graph.ops]
-    peak_at = int(total.argmax()) if len(total) else 0
+def _drawn(levels: MemoryLevels) -> dict[str, Any]:
+    """Levels by cause at the moments that are drawn, and who holds most at the peak."""
+    kept = highest_points(levels.total, MOST_POINTS)
     return {
         "points": kept.tolist(),
-        "operators": [_name_at(names, int(point)) for point in kept],
-        "backward_from": len(names),
-        "causes": {
-            cause: rounded(level[kept].tolist(), 0)
-            for cause, level in sorted(levels.items(), key=lambda kv: -float(kv[1].max()))
-        },
-        "peak_at": peak_at,
-        "holders": _holders(evidence, int(order[peak_at]) if len(order) else 0, plain),
+        "operators": [levels.running(int(moment)) for moment in kept],
+        "backward_from": len(levels.operators),
+        "causes": {c: rounded(level[kept].tolist(), 0) for c, level in levels.by_cause.items()},
+        "holders": plain(holder_table(levels.holders, float(levels.total.max(initial=0.0)))),
     }
-
-
-def _in_order(evidence: PlanBuilder, total: FloatArray) -> NDArray[np.intp]:
-    """Time points forward in order, then backward in reverse, of each piece when most is held."""
-    liveness = evidence.lowered.liveness
-    there: list[int] = []
-    back: list[int] = []
-    for piece in range(max(len(liveness.pieces), 1)):
-        moments = liveness.moments_of(piece)
-        start, end = max(moments, key=lambda span: total[slice(*span)].max(initial=0.0))
-        there += range(start, (start + end) // 2)
-        back = [*range((start + end) // 2, end), *back]
-    return np.array([*there, *back], dtype=np.intp)
-
-
-def _name_at(names: list[str], point: int) -> str:
-    """The operator that runs at a point: forward in order, then backward in reverse."""
-    return names[point] if point < len(names) else names[2 * len(names) - 1 - point]
-
-
-def _levels(evidence: PlanBuilder) -> dict[str, FloatArray]:
-    """Bytes at every time point, by cause."""
-    points = evidence.lowered.problem.time_points
-    changes: dict[str, FloatArray] = {}
-    for item in held_of(evidence.lowered, evidence.choice):
-        change = changes.setdefault(item.cause, np.zeros(points + 1))
-        change[item.start] += item.nbytes
-        change[item.end] -= item.nbytes
-    excess = evidence.buffer_excess_bytes()
-    levels = {cause: np.cumsum(change)[:-1] for cause, change in changes.items()}
-    if excess:
-        levels[MemoryCause.COMMUNICATION_BUFFERS] = np.full(points, float(excess))
-    return {cause: np.maximum(level, 0.0) for cause, level in levels.items() if level.any()}
-
-
-def _holders(evidence: PlanBuilder, peak: int, plain: Callable[[str], str]) -> list[dict[str, Any]]:
-    sums: dict[tuple[str, str], float] = {}
-    nodes = evidence.lowered.nodes
-    for item in held_of(evidence.lowered, evidence.choice):
-        if item.start <= peak < item.end and item.nbytes > 0:
-            key = plain(nodes[item.holder].name), item.cause
-            sums[key] = sums.get(key, 0.0) + item.nbytes
-    ordered = sorted(sums.items(), key=lambda kv: (-kv[1], kv[0]))
-    return [{"name": n, "cause": c, "bytes": b} for (n, c), b in ordered[:LARGEST]]

@@ -13,6 +13,7 @@ from pydantic import StringConstraints
 
 from ir.plan import Plan
 from ir.plan_file import plan_from_json
+from planner.repricing.other_circumstances import Factors
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.machines import named_machine as uploaded_machine
 from planner.requests.sources import Document
@@ -25,11 +26,10 @@ from service.views.graph import Level, graph_view
 from service.views.memory import memory_view
 from service.views.operator import operator_view
 from service.views.ready import FIRST, kept_name
-from service.views.sizes import sizes_view
 from service.views.summary import summary_view
 from service.views.table import table_view
 from service.views.timeline import timeline_view
-from service.views.whatif import Factors, whatif_view
+from service.views.whatif import sizes_view, whatif_view
 from service.visible import VisibleStore
 from topology.catalogue import cluster_names, is_machine, named_machine
 from topology.cluster import Cluster

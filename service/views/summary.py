@@ -1,87 +1,59 @@
-"""The summary of a plan: what it takes and holds, by cause, and how good it is."""
+"""The summary of a plan: what `planner search` answers, and the tables that it prints."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from ir.json_text import finite
-from ir.normalise import main_dtype
 from ir.plan import Plan
+from planner.requests.plan_json import found
 from report.plan import PlanReport
+from report.plan_tables import (
+    baseline_table,
+    memory_table,
+    operator_table,
+    quality,
+    recomputed_lines,
+    stage_table,
+    time_table,
+)
+from report.tables import Lines, Part, plain
 
 HEAVIEST = 12
 """Groups of operators in the summary; the table has all operators."""
 
 
 def summary_view(plan: Plan) -> dict[str, Any]:
-    """Headline, time and memory by cause, bound, space, stages, baselines, heaviest operators."""
-    report, estimate, request = PlanReport(plan), plan.estimate, plan.request
-    return {
+    """The answer to a search, what the plan is of, and its tables by name."""
+    report = PlanReport(plan)
+    answer: dict[str, Any] = finite(found(plan))
+    return answer | {
         "model": plan.graph.name,
-        "digest": plan.digest,
-        "training": report.trains,
-        "target": request.get("target"),
-        "optimizer": request.get("optimizer"),
-        "dtype": main_dtype(plan.graph),
+        "target": plan.request.get("target"),
         "batch": plan.batch,
         "devices": plan.devices,
         "cluster": plan.cluster.get("name"),
-        "chip": report.chip,
-        "tiers": _tiers(plan),
-        "mesh": [list(axis) for axis in plan.mesh],
-        "step_s": report.step_s,
-        **report.rates.record(),
-        "degrees": str(report.degrees),
+        "tiers": finite(plan.cluster.get("tiers", [])),
         "plan_name": report.name,
-        "expected_s": report.expected_s and list(report.expected_s),
-        "time_by_cause": [
-            {"cause": c.cause, "time_s": c.exposed_s, "hidden_s": c.hidden_s,
-             "purposes": dict(c.purposes)}
-            for c in report.time
-        ],
-        "overlap": report.overlap,
-        "peak_bytes": estimate.peak_memory_bytes,
-        "limit_bytes": finite(estimate.memory_limit_bytes),
-        "memory_by_cause": dict(estimate.memory_by_cause),
-        "communicators": estimate.communicators,
-        "bound": {**asdict(plan.bound), "gap": finite(plan.bound.gap)},
-        "space": asdict(plan.space),
-        "objective": None if plan.objective is None else asdict(plan.objective),
-        "pipeline": None if plan.pipeline.is_single else _pipeline(plan),
-        "baselines": [asdict(b) for b in plan.baselines],
-        "heaviest": [
-            {"label": g.label, "where": g.where, "example": g.example.name, "count": g.count,
-             "time_s": g.time_s, "compute_s": g.compute_s, "communication_s": g.communication_s,
-             "held_bytes": g.held_bytes, "layouts": g.layouts.replace("->", "→")}
-            for g in report.operators[:HEAVIEST]
-        ],
-        "recomputed": [{"what": what, "count": n} for what, n in report.recomputed],
-        "notes": [*filter(None, [report.split]), *report.notes],
+        "about": list(report.about),
+        "figures": [finite(asdict(figure)) for figure in report.figures],
         "operators": len(plan.operators),
-        "model_operators": leaf_count(plan),
-        "parameters": len(plan.parameters),
-        "elements": sum(math.prod(t.dims) for t in plan.parameters),
-        "request": dict(request),
-    }  # fmt: skip
+        "model_operators": report.model_operators,
+        "elements": report.elements,
+        "examples": [group.example.name for group in report.operators[:HEAVIEST]],
+        "report": {name: plain(part) for name, part in _parts(report)},
+    }
 
 
-def leaf_count(plan: Plan) -> int:
-    """Operators of the model that the plan's operators stand for."""
-    return sum(max(1, len(op.parts)) for op in plan.graph.ops)
-
-
-def _tiers(plan: Plan) -> list[dict[str, Any]]:
-    tiers = plan.cluster.get("tiers")
-    keys = ("name", "size", "kind", "bandwidth_bytes_per_s", "latency_s", "transport")
-    if not isinstance(tiers, list | tuple):
-        return []
-    return [{key: tier.get(key) for key in keys} for tier in tiers if isinstance(tier, Mapping)]
-
-
-def _pipeline(plan: Plan) -> dict[str, Any]:
-    record = asdict(plan.pipeline)
-    del record["sends"]
-    return record | {"global_batch": plan.pipeline.global_batch}
+def _parts(report: PlanReport) -> Iterator[tuple[str, Part]]:
+    yield "time", time_table(report)
+    yield "memory", memory_table(report)
+    yield "operators", operator_table(report, report.operators[:HEAVIEST], in_full=True)
+    yield "quality", quality(report)
+    if not report.plan.pipeline.is_single:
+        yield "stages", stage_table(report)
+    yield "schemes", baseline_table(report.plan.baselines, report.step_s)
+    yield "recomputed", recomputed_lines(report, HEAVIEST)
+    yield "notes", Lines("Notes", (*filter(None, [report.split]), *report.notes), "- ")

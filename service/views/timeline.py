@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.engine import Timeline
 from costmodel.simulation.plan_simulation import simulate_plan
 from ir.folding import Axes
+from ir.json_text import finite
 from ir.plan import Plan
+from planner.requests.simulations import answer
+from report.simulation import parts
+from report.tables import Head, plain_parts
 from service.views.columns import Interned, rounded
 
 MOST_TASKS = 60_000
@@ -17,22 +20,14 @@ MOST_TASKS = 60_000
 
 
 def timeline_view(plan: Plan) -> dict[str, Any]:
-    """Streams, bars as columns in order of their start, and the account of an average device."""
+    """The answer to a simulation, its tables, streams, and bars as columns by their start."""
     found = simulate_plan(plan, Effects())
-    timeline, account, bubble = found.timeline, found.account, found.bubble
-    return {
-        "step_s": timeline.step_s,
-        "estimate_s": plan.estimate.step_time_s,
-        "streams": _streams(timeline, Axes.of(plan)),
-        "tasks": _tasks(timeline),
-        "computing": dict(account.computing),
-        "communication": [
-            asdict(c) | {"hidden_s": c.hidden_s} for c in account.communication if c.total_s > 0
-        ],
-        "exposed_s": account.exposed_s,
-        "waiting_s": account.waiting_s,
-        "bubble": None if bubble is None or bubble.total_s <= 0 else asdict(bubble),
-        "devices": [asdict(d) for d in account.devices],
+    told = answer(found)
+    record: dict[str, Any] = finite(told)
+    return record | {
+        "streams": _streams(found.timeline, Axes.of(plan)),
+        "bars": _bars(found.timeline),
+        "report": plain_parts(part for part in parts(told) if not isinstance(part, Head)),
     }
 
 
@@ -58,7 +53,7 @@ def _short(name: str, axes: Axes) -> str:
     return axes.short(parts) if set(parts) <= {axis for axis, _, _ in axes.mesh} else name
 
 
-def _tasks(timeline: Timeline) -> dict[str, Any]:
+def _bars(timeline: Timeline) -> dict[str, Any]:
     graph, words = timeline.graph, Interned[str]()
     rows = sorted(
         (

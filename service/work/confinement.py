@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
+from planner.requests.collector import collect_rarely
 from planner.requests.errors import is_user_error
 from service.store.items import NewItem
 from service.store.queue import Outcome
@@ -75,6 +76,7 @@ def confined(
     try:
         ours.close()
         _confine(parent, memory_bytes, cpu_s)
+        collect_rarely()
         _perform(task, given, theirs)
         status = 0
     finally:

@@ -50,7 +50,7 @@ from ir.dialects import TARGETS
 from planner.lowering.pricing import COSTS
 from planner.requests.errors import UserError
 from planner.requests.options.explanations import ExplanationOptions
-from planner.requests.options.option import Group, Option, check_choices, declared
+from planner.requests.options.option import Group, Option, check_values, declared
 from planner.requests.options.searches import SearchOptions
 from planner.requests.options.simulations import LayoutOptions, RankingOptions, SimulationOptions
 from planner.requests.options.sweeps import SweepOptions
@@ -236,12 +236,25 @@ def asked(name: str, word: str) -> SearchOptions:
 def test_every_choice_is_taken_and_another_word_is_not() -> None:
     for each in declared(SearchOptions):
         for word in each.option.choices:
-            check_choices(asked(each.name, word))
+            check_values(asked(each.name, word))
         if each.option.counts:
-            check_choices(asked(each.name, "3"))
+            check_values(asked(each.name, "3"))
         if each.option.choices:
             with pytest.raises(UserError, match=f"at:  {each.flags[0]} other"):
                 search_request(asked(each.name, "other"))
+
+
+@pytest.mark.parametrize("record", [SearchOptions, SimulationOptions, SweepOptions])
+def test_a_number_out_of_the_range_of_its_option_is_refused(record: type) -> None:
+    ranged = [each for each in declared(record) if each.option.least is not None]
+    assert ranged
+    for each in ranged:
+        least, most = each.option.least or 0, each.option.most
+        for value in (least, least if most is None else most):
+            check_values(record(**{each.name: value}))
+        for value in (least - 1, -(10**9) if most is None else most + 1):
+            with pytest.raises(UserError, match=f"at:  {each.flags[0]} {value}\n"):
+                check_values(record(**{each.name: value}))
 
 
 @pytest.mark.parametrize(
@@ -354,8 +367,8 @@ def test_a_group_without_a_command_says_which_there_are(group: str) -> None:
     [
         (("solve", "x", "--seed", "two"), "invalid value for '--seed': not a whole number"),
         (("solve", "x", "--time-limit", "long"), "invalid value for '--time-limit': not a number"),
-        (("serve", "--port", "70000"), "invalid value for '--port': it is at most 65535"),
-        (("serve", "--port", "-1"), "invalid value for '--port': it is at least 0"),
+        (("serve", "--port", "70000"), "70000 is more than 65535"),
+        (("serve", "--port", "-1"), "-1 is less than 0"),
         (("simulate", "llama3-8b"), "there is no plan llama3-8b"),
     ],
 )

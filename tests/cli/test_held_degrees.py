@@ -63,7 +63,7 @@ def test_stages_are_held_by_their_short_name(mlp: Path, planner: Planner, tmp_pa
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        (("--tp", 0), "0 is not a count"),
+        (("--tp", 0), "0 is less than 1"),
         (("--dp", "x"), "not a whole number"),
         (("--tp", 8, "--dp", 16), "degrees of 8 x 16 = 128 do not divide 8 devices"),
         (("--tp", 3), "no mesh of 8 devices has the degrees tp=3"),

@@ -14,12 +14,12 @@ pytestmark = pytest.mark.fast
 Planner = Callable[..., Any]
 
 SEARCH: list[tuple[list[str], str]] = [
-    (["--devices", "0", "--target", "jax"], "0 is not a number of devices"),
+    (["--devices", "0", "--target", "jax"], "0 is less than 1"),
     (["--devices", "-4"], "--devices -4"),
     (["--devices", "12"], "another --target"),
     (["--devices", "3"], "multiple of 8"),
     (["--devices", "99999999999"], "1048576"),
-    (["--devices", "many"], "not a whole number"),
+    (["--devices", "many"], "--devices takes a whole number, such as 16"),
     (["--devices", "4", "--cluster", "dgx-h10"], "did you mean 'dgx-h100'?"),
     (["--devices", "4", "--cluster", "../../etc/passwd"], "../../etc/passwd"),
     (["--devices", "4", "--bind", "batch"], "name=number"),

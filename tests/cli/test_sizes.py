@@ -87,7 +87,7 @@ def test_the_text_is_for_people(planner: Planner) -> None:
         ((*SMALL, "--experts", 4), "how many experts a token takes is not given"),
         ((*SMALL, "-o", "model.onnx"), "model.onnx is no name of a config.json"),
         ((*SMALL, "--dtype", "int3"), "unknown element type 'int3'"),
-        ((*SMALL, "--sequence", 0), "0 is not a count"),
+        ((*SMALL, "--sequence", 0), "0 is less than 1"),
         (("gpt5",), "did you mean 'gpt2'?"),
         (("nosuch.json",), "cannot read nosuch.json"),
     ],

@@ -21,7 +21,7 @@ COMMANDS = ("search", "inspect", "show", "diff", "export")
 HEAVY = ("google.protobuf", "networkx", "numpy", "onnx", "ortools", "rich", "yaml")
 OURS = ("costmodel", "data", "exporters", "importers", "ir", "report", "service", "topology")
 LIGHT = (
-    "errors", "option_texts", "options", "options.explanations", "options.option",
+    "collector", "errors", "option_texts", "options", "options.explanations", "options.option",
     "options.recipes", "options.searches", "options.simulations", "options.sweeps", "sources",
     "verification",
 )  # fmt: skip

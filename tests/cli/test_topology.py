@@ -101,7 +101,7 @@ def test_draw_writes_one_picture(planner: Planner, tmp_path: Path, suffix: str) 
     [
         (["dgx-1v", "-o", "x.pdf"], "cannot write a picture as 'pdf'"),
         (["dgx-1v", "-o", "x"], "cannot write a picture as 'nothing'"),
-        (["dgx-1v", "-o", "x.svg", "--servers", "0"], "0 servers in one picture"),
+        (["dgx-1v", "-o", "x.svg", "--servers", "0"], "0 is less than 1"),
         (["dgx-9", "-o", "x.svg"], "unknown cluster 'dgx-9'"),
         (["none.yaml", "-o", "x.svg"], "cannot read none.yaml"),
     ],

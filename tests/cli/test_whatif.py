@@ -132,7 +132,7 @@ def test_nothing_that_fits_has_its_own_exit_status(planner: Planner, mlp: Path) 
         (("--mix", "1,2", "--vary", "batch=8,16,32"), "'1,2' is no mix of 3 sizes"),
         (("--plot", "a.pdf"), "cannot write a picture as 'pdf'"),
         (("--prices", "nowhere.yaml"), "cannot read nowhere.yaml"),
-        (("--workers", "0"), "0 is not a count"),
+        (("--workers", "0"), "0 is less than 1"),
         (("--mtbf", "0"), "not above 0"),
         (("--target", "nonsense"), "unknown target"),
         (("--cluster", "atlas-800t-a2,nowhere"), "nowhere"),

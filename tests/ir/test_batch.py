@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ir.batch import BatchError, find_batch, with_batch
+from ir.batch import BatchError, batch_dims, find_batch, with_batch
 from ir.graph import OpGraph, Role, graph_to_dict
 from ir.normalise import normalise
 from ir.ops import check_operators
@@ -265,3 +265,20 @@ def test_a_loss_of_the_batch_is_an_output() -> None:
     x = build.input("x", (4, 8))
     found = sized(build.build(build.op("ReduceMean", (x,), (), axes=(0, 1))), 6)
     assert found.tensors["x"].dims == (6, 8)
+
+
+def outcome(graph: OpGraph, batch: int) -> OpGraph | str:
+    try:
+        return with_batch(graph, batch)
+    except BatchError as error:
+        return str(error)
+
+
+@given(FORMS, st.lists(st.integers(1, 12), min_size=2, max_size=4))
+def test_a_graph_that_had_other_batches_gives_what_a_new_one_gives(
+    form: Form, batches: list[int]
+) -> None:
+    used = block(form)
+    for batch in batches:
+        assert outcome(used, batch) == outcome(block(form), batch)
+    assert batch_dims(used) == batch_dims(block(form))

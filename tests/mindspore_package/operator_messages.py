@@ -18,8 +18,8 @@ from ir.dialects import Dialect
 from ir.ops import OpView, lookup
 from ir.rule import ShardingRule, edge_elements
 from planner.candidates.operators import OpCandidates, OpPricer
-from planner.lowering.edge_pricers import edge_pricer
 from planner.lowering.edges import EdgeKind, EdgePricer
+from planner.lowering.operator_prices import edge_pricer
 from topology.cluster import Cluster
 from topology.mesh import Mesh, rank_groups
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import random
 
 import pytest
 
+from executors.device_algorithms import DEVICE_ALGORITHMS
+from executors.semantics import SEMANTICS
+from executors.semantics.normalisations import OverStatistics
 from ir.ops import catalogue
 from ir.rule import check_rule
+from ir.semantics import named
 from tests.operators.examples import EXAMPLES
 from tests.operators.laws import Coverage, check_example
 
@@ -38,6 +43,29 @@ def test_splitting_changes_neither_results_nor_gradients(kind: str, most: int) -
 def test_the_first_example_computes_the_same_in_one_way_of_splitting(kind: str) -> None:
     draw = random.Random(kind)
     check_example(next(EXAMPLES[kind](draw)), draw, 1, Coverage())
+
+
+@pytest.mark.fast
+def test_every_function_that_an_entry_names_is_there() -> None:
+    told = {kind for kind, entry in catalogue().items() if entry.semantics}
+    assert told <= set(SEMANTICS)
+    for kind in told:
+        assert not isinstance(SEMANTICS[kind], OverStatistics) or kind in DEVICE_ALGORITHMS
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "name",
+    ["dtensor.kernels_attention", "dtensor.kernels_images", "dtensor.kernels_shape", "xla.kinds"],
+)
+def test_a_kernel_of_a_library_bears_the_name_that_an_entry_gives_it(name: str) -> None:
+    pytest.importorskip("torch" if name.startswith("dtensor") else "jax")
+    module = importlib.import_module(f"executors.{name}")
+    written = {
+        n for n, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__
+    }
+    kernels = {each.__name__ for each in named(module).values()}
+    assert kernels == {n for n in written if not n.startswith("_")}
 
 
 @pytest.mark.parametrize("kind", sorted(EXAMPLES))

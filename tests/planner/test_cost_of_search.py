@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.mindspore_strategies import strategy_cost
 from ir.mindspore_forms.readers import operators
 from ir.plan_file import plan_from_json, plan_to_json
-from planner.pipeline.objectives import strategy_cost
 from planner.repricing.mindspore.checkpoint import lowered_again
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search

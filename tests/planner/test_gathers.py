@@ -14,10 +14,10 @@ from ir.layout import Layout
 from ir.plan import Plan, PlannedTensor
 from ir.plan_enums import Cause
 from planner.candidates.layout_tables import LayoutPair, layout_table_of
-from planner.lowering.edge_pricers import edge_pricer
 from planner.lowering.edges import EdgeKind
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
+from planner.lowering.operator_prices import edge_pricer
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.pipeline.preparation import dialect_for

@@ -11,21 +11,20 @@ import math
 import pytest
 
 from benchmarks.mindspore_graphs import GRAPHS
+from benchmarks.mindspore_strategies import (
+    StrategyError,
+    candidates_of,
+    strategy_cost,
+    strategy_of,
+)
 from ir.dialects import MINDSPORE
 from ir.graph import OpGraph
 from ir.normalise import add_ends
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered, NodeKind, Setting
-from planner.pipeline.objectives import (
-    Cuts,
-    StrategyError,
-    candidates_of,
-    strategy_cost,
-    strategy_of,
-)
 from planner.pipeline.preparation import dialect_of, input_layouts
-from planner.request import SearchRequest
+from planner.request import Cuts, SearchRequest
 from planner.solvers import Budget, solver_by_name
 from topology.catalogue import named_cluster
 

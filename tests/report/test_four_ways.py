@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from html import escape, unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -15,14 +17,23 @@ from cli.plan_text import plan_parts
 from cli.text import page, show
 from exporters.html import to_html
 from ir.causes import cause_text
+from ir.json_text import finite
 from ir.plan import Plan
 from ir.plan_estimate import Baseline
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.repricing.other_circumstances import Factors
 from planner.requests.plan_json import found
-from report.tables import Unit, shown
+from service.views.cluster import cluster_view, mesh_view
+from service.views.comparison import comparison_view
+from service.views.memory import memory_view
+from service.views.operator import operator_view
 from service.views.summary import summary_view
+from service.views.timeline import timeline_view
+from service.views.whatif import whatif_view
+from service.views.why import explanation_view, glance_view, why_view
 from tests.builders import mlp
 from tests.plans import tiny_plan
+from tests.service_views.chinese import untold
 from tests.service_views.plans_of import FAST, plan_of
 from topology.catalogue import named_cluster
 from topology.units import format_bytes, format_seconds
@@ -99,120 +110,132 @@ class Tables(HTMLParser):
             self.found[self._title][-1][-1] += data
 
 
-def seconds(value: float | None) -> str:
-    return shown(value, Unit.SECONDS)
+def of_page(of: Plan, name: str) -> Rows:
+    """The cells of a table of the page."""
+    rows: Rows = summary_view(of)["report"][name]["rows"]
+    return rows
+
+
+def whole(row: list[str]) -> list[str]:
+    """Without the cells that a terminal leaves empty."""
+    return [cell for cell in row if cell]
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_step_by_cause_is_the_same_everywhere(name: str) -> None:
     of = plan(name)
-    data, view = found(of), summary_view(of)
-    rows = [(each["cause"], each["time_s"], each["hidden_s"]) for each in view["time_by_cause"]]
-    assert {cause: time_s for cause, time_s, _ in rows if time_s} == {
-        cause: time_s for cause, time_s in as_map(data["time_by_cause"]).items() if time_s
-    }
-    assert {cause: hidden_s for cause, _, hidden_s in rows if hidden_s} == {
-        cause: hidden_s for cause, hidden_s in of.estimate.hidden_by_cause.items() if hidden_s
-    }
-    expected = [
-        [cause_text(cause), seconds(time_s), *([seconds(hidden_s)] if hidden_s else [])]
-        for cause, time_s, hidden_s in rows
-    ]
-    for table in (
-        text_table(text_of(of), "Time"),
-        Tables(to_html(of)).found["Time of one step"][1:],
-    ):
-        own = [[cell for cell in row if not re.fullmatch(r"[\d.]+|", cell)] for row in table]
-        assert [row[: len(want)] for row, want in zip(own, expected, strict=False)] == expected
-        assert own[-1][:2] == ["step", seconds(of.estimate.step_time_s)]
+    causes, hidden = as_map(found(of)["time_by_cause"]), of.estimate.hidden_by_cause
+    html, shown_rows = Tables(to_html(of)).found["Time of one step"][1:], of_page(of, "time")
+    keys = {cause_text(cause): cause for cause in {**causes, **hidden}}
+    for label, exposed, _, *rest in shown_rows[:-1]:
+        cause = keys.pop(label)
+        assert exposed == format_seconds(causes.get(cause, 0.0))
+        if hidden:
+            assert rest[0] == (format_seconds(hidden[cause]) if hidden.get(cause) else "")
+    assert not keys
+    assert shown_rows[-1][:2] == ["step", format_seconds(of.estimate.step_time_s)]
+    assert html == shown_rows
+    text = text_table(text_of(of), "Time")
+    assert [row[:2] for row in text] == [row[:2] for row in shown_rows]
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_memory_by_cause_is_the_same_everywhere(name: str) -> None:
-    of = plan(name)
-    data, view = found(of), summary_view(of)
-    assert data["memory_by_cause"] == view["memory_by_cause"]
-    assert data["peak_memory_bytes"] == view["peak_bytes"] == sum(view["memory_by_cause"].values())
-    expected = [[cause, format_bytes(n)] for cause, n in view["memory_by_cause"].items()]
-    expected.append(["peak", format_bytes(view["peak_bytes"])])
-    title = "Peak memory of a device"
-    for table in (text_table(text_of(of), title), Tables(to_html(of)).found[title][1:]):
-        assert [row[:2] for row in table[: len(expected)]] == expected
+    of, title = plan(name), "Peak memory of a device"
+    data, shown_rows = found(of), of_page(plan(name), "memory")
+    causes = as_map(data["memory_by_cause"])
+    assert data["peak_memory_bytes"] == sum(causes.values())
+    expected = [[cause, format_bytes(n)] for cause, n in causes.items()]
+    expected.append(["peak", format_bytes(of.estimate.peak_memory_bytes)])
+    assert [row[:2] for row in shown_rows[: len(expected)]] == expected
+    assert Tables(to_html(of)).found[title][1:] == shown_rows
+    assert text_table(text_of(of), title) == list(map(whole, shown_rows))
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_headline_is_the_same_everywhere(name: str) -> None:
     of = plan(name)
     data, view, text, html = found(of), summary_view(of), text_of(of), to_html(of)
-    assert data["step_time_s"] == view["step_s"] == of.estimate.step_time_s
-    for key in ("samples_per_s", "tokens_per_s", "tokens_per_s_per_device"):
-        assert data[key] == view[key]
-    assert data["model_flops_utilisation"] == view["model_flops_utilisation"]
-    spelt = [f"{name}={n}" for name, n in as_map(data["degrees"]).items() if n > 1]
-    assert set(spelt) <= set(view["degrees"].split(","))
-    name, first, *_ = text.split("\n")
-    assert name == view["plan_name"]
-    assert name in html
-    assert format_seconds(view["step_s"]) in first
-    assert format_seconds(view["step_s"]) in html
+    assert {key: view[key] for key in data} == finite(data)
+    first, second, *_ = text.split("\n")
+    assert first == view["plan_name"]
+    assert first in html
+    assert format_seconds(of.estimate.step_time_s) in second
+    assert format_seconds(of.estimate.step_time_s) in html
     if view["model_flops_utilisation"]:
         used = f"MFU {100 * view['model_flops_utilisation']:.1f} %"
         assert used in " ".join(text.split())
         assert used in html
+    assert all(figure["text"] in html and figure["label"] in html for figure in view["figures"])
+    assert escape(", ".join(view["about"])) in html
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_schemes_and_the_bound_are_the_same_everywhere(name: str) -> None:
     of = plan(name)
-    data, view, text = found(of), summary_view(of), " ".join(text_of(of).split())
-    assert data["baselines"] == view["baselines"]
-    assert (data["bound_s"], data["gap"]) == (view["bound"]["bound_s"], view["bound"]["gap"])
-    page_of = to_html(of)
-    expected = [
-        [b["name"], seconds(b["step_time_s"]), shown(b["peak_memory_bytes"], Unit.BYTES)]
-        for b in view["baselines"]
-    ]
-    schemes = Tables(page_of).found.get("Compared with", [])[1:]
-    assert [[row[0], row[1], row[3]] for row in schemes] == expected
+    report, text = summary_view(of)["report"], " ".join(text_of(of).split())
+    html = to_html(of)
+    rows = report["schemes"]["rows"]
+    assert Tables(html).found.get("Compared with", [[]])[1:] == rows
+    assert [row[0] for row in rows] == [scheme.name for scheme in of.baselines]
     own = text_table(text_of(of), "Compared with")
-    assert [row[:2] for row in own if row[0] in {e[0] for e in expected}] == [
-        e[:2] for e in expected
-    ]
-    quality = re.search(r"No plan of the space[^(]*", text)
-    assert quality is not None
-    assert quality[0] in " ".join(re.sub("<[^>]*>", " ", page_of).split())
-    assert all(note in view["notes"] for note in of.notes)
+    names = {row[0] for row in rows}
+    assert [row[:2] for row in own if row[0] in names] == [row[:2] for row in rows]
+    bare = " ".join(re.sub("<[^>]*>", " ", html).split())
+    for line in (*report["quality"]["lines"], *report["notes"]["lines"]):
+        assert line in text
+        assert line in unescape(bare)
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_heaviest_operators_are_the_same_everywhere(name: str) -> None:
     of = plan(name)
-    groups = summary_view(of)["heaviest"]
-    expected = [
-        [f"{g['label']} {g['where']}", str(g["count"]), seconds(g["time_s"])] for g in groups
-    ]
+    rows = of_page(of, "operators")
     own = text_table(text_of(of), "Heaviest operators")
-    assert [row[:3] for row in own[: len(expected)]] == expected
+    assert [row[:3] for row in own[: len(rows)]] == [row[:3] for row in rows]
     html = Tables(to_html(of)).found["Heaviest operators"][1:]
-    assert [row[:3] for row in html[: len(expected)]] == expected
-    parts = [[seconds(g["compute_s"]), seconds(g["communication_s"])] for g in groups]
-    assert [row[4:6] for row in html[: len(expected)]] == parts
+    assert [row[:6] for row in html[: len(rows)]] == [row[:6] for row in rows]
 
 
 def test_stages_are_the_same_everywhere() -> None:
     of = plan("staged")
-    stages = summary_view(of)["pipeline"]["stages"]
-    assert list(as_map(found(of)["pipeline"])["stages"]) == list(stages)
-    expected = []
-    for number, stage in enumerate(stages):
-        times = [seconds(stage[key]) for key in ("forward_s", "backward_s", "once_s")]
-        held = format_bytes(stage["peak_memory_bytes"])
-        counts = str(number), str(stage["end"] - stage["start"])
-        expected.append([*counts, *times, held, str(stage["in_flight"])])
-    assert Tables(to_html(of)).found["Pipeline"][1:] == expected
+    rows, stages = of_page(of, "stages"), of.pipeline.stages
+    assert [row[2] for row in rows] == [format_seconds(stage.forward_s) for stage in stages]
+    assert Tables(to_html(of)).found["Pipeline"][1:] == rows
     lines = [line.split("  ") for line in text_of(of).split("\n")]
     own = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    assert all(row in own for row in expected)
+    assert all(row in own for row in rows)
+
+
+def reports(of: Plan) -> Iterator[dict[str, Any]]:
+    """Every part of the report that the page shows of a plan."""
+    name, other = of.operators[0].name, plan_of("attention", 8)
+    yield from summary_view(of)["report"].values()
+    memory = memory_view(of)
+    yield from (*memory["report"].values(), memory["holders"])
+    yield from (cluster_view(of)["report"], mesh_view(of)["report"])
+    yield whatif_view(of, Factors(batch=2 * of.batch))["report"]
+    for view in (
+        timeline_view(of), operator_view(of, name), glance_view(of, name), why_view(of, name),
+        explanation_view(of), comparison_view(of, other), comparison_view(of, of),
+    ):  # fmt: skip
+        yield from view["report"]
+
+
+@pytest.mark.parametrize("name", ["searched", "staged"])
+def test_the_page_has_chinese_of_every_word_of_the_report(name: str) -> None:
+    found = list(reports(plan(name)))
+    titles = {part["title"] for part in found}
+    assert titles > {"Time", "Quality", "Memory at the peak", "Communication groups", "Operands"}
+    view = summary_view(plan(name))
+    phrases = [each for each in view["about"][1:] if " " in each]
+    found.append({"title": "", "lines": [*phrases, *headlines(view)]})
+    assert not [text for part in found for text in untold(part)]
+
+
+def headlines(view: dict[str, Any]) -> Iterator[str]:
+    for figure in view["figures"]:
+        yield from (figure["text"], figure["label"])
 
 
 def as_map(value: object) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
@@ -16,17 +16,20 @@ from ir.plan import Plan
 from planner import explain
 from planner.difference import difference
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.repricing.other_circumstances import Factors
 from planner.requests.plan_json import found
 from planner.requests.simulations import answer
 from planner.search import search
 from planner.whatif.workbench import result_of
+from report.plan import PlanReport
+from report.traffic import group_traffic
 from service.facts import plan_facts
-from service.views.cluster import cluster_view, mesh_view
+from service.views.cluster import cluster_view
 from service.views.memory import memory_view
 from service.views.summary import summary_view
 from service.views.table import table_view
 from service.views.timeline import timeline_view
-from service.views.whatif import Factors, whatif_view
+from service.views.whatif import whatif_view
 from service.views.why import explanation_view, glance_view
 from tests.builders import attention_block, mlp
 from tests.service_views.plans_of import FAST, plan_of
@@ -76,8 +79,8 @@ def test_all_tell_the_same_step(name: str) -> None:
     what_if, simulated = unchanged(name), answer(simulation(name))
     told = {
         "search": found(of)["step_time_s"],
-        "summary": summary_view(of)["step_s"],
-        "causes": math.fsum(row["time_s"] for row in summary_view(of)["time_by_cause"]),
+        "summary": summary_view(of)["step_time_s"],
+        "causes": math.fsum(summary_view(of)["time_by_cause"].values()),
         "what if": what_if["before"]["step_s"],
         "what if, unchanged": what_if["after"]["step_s"],
         "parts of what if": math.fsum(
@@ -106,7 +109,7 @@ def test_all_tell_the_same_peak(name: str) -> None:
     view, after, simulated = memory_view(of), unchanged(name)["after"], simulation(name)
     told = {
         "search": found(of)["peak_memory_bytes"],
-        "summary": summary_view(of)["peak_bytes"],
+        "summary": summary_view(of)["peak_memory_bytes"],
         "memory": view["peak_bytes"],
         "what if": unchanged(name)["before"]["peak_bytes"],
         "what if, unchanged": after["peak_bytes"],
@@ -118,7 +121,7 @@ def test_all_tell_the_same_peak(name: str) -> None:
     assert told == {who: pytest.approx(of.estimate.peak_memory_bytes) for who in told}
     limits = {
         "search": found(of)["memory_limit_bytes"],
-        "summary": summary_view(of)["limit_bytes"],
+        "summary": summary_view(of)["memory_limit_bytes"],
         "memory": view["limit_bytes"],
         "what if": after["limit_bytes"],
         "explanation": explained(name)["memory"]["limit_bytes"],
@@ -132,12 +135,13 @@ def test_all_tell_the_same_peak(name: str) -> None:
 @pytest.mark.parametrize("name", PLANS)
 def test_all_tell_the_same_exposed_time(name: str) -> None:
     of = plan(name)
-    groups, tiers = mesh_view(of)["groups"], cluster_view(of)["tiers"]
-    moved = [row for row in summary_view(of)["time_by_cause"] if " in " in row["cause"]]
+    groups, tiers = map(asdict, group_traffic(of)), cluster_view(of)["tiers"]
+    moved = [asdict(row) for row in PlanReport(of).time if " in " in row.cause]
     exposed = unchanged(name)["before"]["exposed_s"]
     hidden = of.estimate.hidden_s
-    for rows in (groups, tiers, moved):
-        assert math.fsum(row["time_s"] for row in rows) == pytest.approx(exposed)
+    for rows in (list(groups), tiers, moved):
+        own = "time_s" if rows is tiers else "exposed_s"
+        assert math.fsum(row[own] for row in rows) == pytest.approx(exposed)
         assert math.fsum(row["hidden_s"] for row in rows) == pytest.approx(hidden)
     operators = table_view(of)["operators"]["communication_s"]
     inside = math.fsum(c.exposed_s for c in of.collectives)

@@ -25,7 +25,7 @@ def test_it_is_there_at_once_and_as_often_as_it_is_wanted_once(client: TestClien
     assert client.get(f"/v1/plans/{listed['id']}").content == sample_plan().content
     summary = client.get(f"/v1/plans/{listed['id']}/views/summary").json()
     assert (summary["devices"], summary["batch"]) == (OPTIONS["devices"], OPTIONS["batch"])
-    assert summary["step_s"] == listed["step_time_s"]
+    assert summary["step_time_s"] == listed["step_time_s"]
 
 
 def test_the_search_for_it_ends_at_the_same_plan(hands: Hands) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 SOURCES = Path(str(resources.files("service"))) / "web" / "src"
 _ENTRY = re.compile(r'\["((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"\]')
@@ -115,3 +116,27 @@ def cause_is_known(cause: str) -> bool:
     """Whether a cause of time or memory has a Chinese name."""
     kind = cause.partition(" in ")[0]
     return kind.replace("_", "-") in words() or kind in words()
+
+
+def untold(part: Mapping[str, Any]) -> list[str]:
+    """Words of a part of the report that have no Chinese; names and numbers need none."""
+    found = [part["title"], *part.get("after", ()), *part.get("lines", ())]
+    named = _TENSOR if part["title"] in {"Operands", "Results"} else _LETTER
+    found = [text for text in found if not named.fullmatch(text)]
+    for at, (heading, unit) in enumerate(part.get("columns", ())):
+        found.append(heading)
+        if unit == "name":
+            continue
+        found += [row[at] for row in part["rows"] if unit != "code"]
+    return [text for text in found if _WORDS.search(text) and not _is_told(text.strip())]
+
+
+def _is_told(text: str) -> bool:
+    return not without_chinese(text) or all(map(_chinese, text.split(", ")))
+
+
+_TENSOR = re.compile(r"\S+ [\dx]+ \w+: (.+ of [\dx]+|\w+)")
+"""A tensor with dims, element type, layout and shard."""
+_LETTER = re.compile(r"[A-Z]: \S.* -> \S.*|[AB]: \S+")
+"""A candidate with its layouts, or a plan with its name."""
+_WORDS = re.compile(r"(?<![\w.*-])[a-z]{3,}(?![\w.*-])")

@@ -29,6 +29,7 @@ from planner.requests.options.searches import SearchOptions
 from planner.requests.searches import question
 from planner.requests.sources import model_file, published_model
 from planner.search import search
+from report.plan import PlanReport
 from service.app import create_app
 from service.settings import Settings
 from service.views.memory import memory_view
@@ -49,7 +50,7 @@ PLANS = ("attention", "products", "layers", "staged")
 ASKED = (
     "service", "planner/requests/option_texts.py", "planner/requests/machines.py",
     "planner/requests/errors.py", "planner/requests/search_request.py", "planner/whatif/axes.py",
-    "planner/pipeline/preparation.py",
+    "planner/pipeline/preparation.py", "planner/repricing/other_circumstances.py",
     "planner/explain/questions.py", "planner/whatif/tasks.py", "ir/batch.py",
     "ir/batch_following.py",
 )  # fmt: skip
@@ -68,12 +69,12 @@ def plan(name: str) -> Plan:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_what_a_plan_says_has_chinese(name: str) -> None:
-    view = summary_view(plan(name))
-    told = [*view["notes"], *(row["reason"] for row in view["baselines"])]
+    report = PlanReport(plan(name))
+    told = [*report.notes, *(row.reason for row in plan(name).baselines)]
     assert not [line for text in told for line in without_chinese(text)]
-    causes = [row["cause"] for row in view["time_by_cause"]]
-    causes += [purpose for row in view["time_by_cause"] for purpose in row["purposes"]]
-    causes += [*view["memory_by_cause"], *memory_view(plan(name))["causes"]]
+    causes = [row.cause for row in report.time]
+    causes += [purpose for row in report.time for purpose in row.purposes]
+    causes += [*report.estimate.memory_by_cause, *memory_view(plan(name))["causes"]]
     causes += [row["cause"] for row in timeline_view(plan(name))["communication"]]
     assert not [cause for cause in causes if not cause_is_known(cause)]
 
@@ -82,11 +83,12 @@ def test_what_a_plan_says_has_chinese(name: str) -> None:
 def test_what_published_runs_say_has_chinese(published: Published | None) -> None:
     found = plan("products")
     estimate = replace(found.estimate, published=published)
-    view = summary_view(replace(found, estimate=estimate))
+    other = replace(found, estimate=estimate)
+    view = summary_view(other)
     turn_s = in_turn_s(found)
-    ends = None if published is None else pytest.approx([turn_s / 2, turn_s * 2])
-    assert view["expected_s"] == ends
-    assert not without_chinese(view["notes"][-1])
+    ends = None if published is None else pytest.approx((turn_s / 2, turn_s * 2))
+    assert PlanReport(other).expected_s == ends
+    assert not without_chinese(view["report"]["notes"]["lines"][-1])
 
 
 @pytest.mark.parametrize("name", PLANS)

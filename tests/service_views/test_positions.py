@@ -7,8 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.repricing.flows import sent_bytes
 from service.views.positions import placed
-from service.views.traffic import sent_bytes
 
 
 @st.composite

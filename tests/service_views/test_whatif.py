@@ -11,9 +11,9 @@ import pytest
 from costmodel.simulation.result import SimulationError
 from ir.plan import Plan
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.repricing.other_circumstances import Factors, scaled_cluster, with_global_batch
 from planner.request import RequestError
-from service.views.sizes import sizes_view
-from service.views.whatif import Factors, scaled_cluster, whatif_view, with_global_batch
+from service.views.whatif import sizes_view, whatif_view
 from tests.builders import mlp
 from tests.service_views.plans_of import FAST, plan_of
 from topology.catalogue import named_cluster
@@ -41,7 +41,7 @@ def test_links_that_are_a_hundred_times_slower_are_felt(name: str) -> None:
     view = whatif_view(plan, Factors(bandwidth={"server": 0.01, "card": 0.01}))
     moved_s = math.fsum(c.time_s for c in plan.collectives)
     assert moved_s > 0
-    gain_s = view["after"]["estimate_s"] - view["before"]["estimate_s"]
+    gain_s = view["after"]["step_s"] - view["before"]["step_s"]
     assert gain_s > moved_s
     assert view["after"]["computing_s"] == pytest.approx(view["before"]["computing_s"])
 
@@ -53,8 +53,8 @@ def test_kept_splits_cost_what_a_search_says_that_finds_the_same_splits(
     plan, there = plan_of("products", 16, 4096), plan_of("products", devices, batch * 128)
     view = whatif_view(plan, Factors(devices=devices, batch=batch * 128))["after"]
     if _layouts(plan) == _layouts(there):
-        assert view["estimate_s"] == pytest.approx(there.estimate.step_time_s, rel=1e-6)
-    assert view["estimate_s"] >= there.bound.bound_s * (1 - 1e-6)
+        assert view["step_s"] == pytest.approx(there.estimate.step_time_s, rel=1e-6)
+    assert view["step_s"] >= there.bound.bound_s * (1 - 1e-6)
 
 
 def _layouts(plan: Plan) -> list[object]:
@@ -129,7 +129,7 @@ def staged(batch: int = 256, interleave: str = "1") -> Plan:
 def test_stages_without_factors_are_as_planned() -> None:
     view = whatif_view(staged(), Factors())
     assert view["before"] == view["after"]
-    assert view["after"]["estimate_s"] == staged().estimate.step_time_s
+    assert view["after"]["step_s"] == staged().estimate.step_time_s
 
 
 @pytest.mark.parametrize("interleave", ["1", "2"])
@@ -140,11 +140,11 @@ def test_another_global_batch_costs_what_a_search_says_that_cuts_alike(
     plan, there = staged(interleave=interleave), staged(batch, interleave)
     view = whatif_view(plan, Factors(batch=batch))["after"]
     assert view["batch"] == batch
-    assert view["estimate_s"] >= there.bound.bound_s * (1 - 1e-6)
+    assert view["step_s"] >= there.bound.bound_s * (1 - 1e-6)
     same = [op.split for op in plan.operators] == [op.split for op in there.operators]
     spans = [[(s.start, s.end) for s in p.pipeline.stages] for p in (plan, there)]
     if same and spans[0] == spans[1]:
-        assert view["estimate_s"] == pytest.approx(there.estimate.step_time_s, rel=1e-6)
+        assert view["step_s"] == pytest.approx(there.estimate.step_time_s, rel=1e-6)
 
 
 def test_there_and_back_the_batch_is_what_it_was() -> None:
@@ -157,7 +157,7 @@ def test_there_and_back_the_batch_is_what_it_was() -> None:
 
 def test_faster_links_between_stages_are_felt() -> None:
     steps = [
-        whatif_view(staged(), Factors(bandwidth={"card": factor}))["after"]["estimate_s"]
+        whatif_view(staged(), Factors(bandwidth={"card": factor}))["after"]["step_s"]
         for factor in (0.1, 1.0, 10.0)
     ]
     assert steps[0] > steps[1] > steps[2]

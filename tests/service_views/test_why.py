@@ -6,10 +6,11 @@ import math
 
 import pytest
 
+from planner.explain.glance import RIVALS
 from planner.explain.plan_problem import problem_of
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import RequestError, SearchRequest
-from service.views.why import RIVALS, explanation_view, glance_view, why_view
+from service.views.why import explanation_view, glance_view, why_view
 from tests.builders import mlp
 from tests.service_views.plans_of import plan_of
 from topology.catalogue import named_cluster

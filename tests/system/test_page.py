@@ -46,6 +46,7 @@ NODE = """() => {
   throw new Error("no node on the canvas");
 }"""
 """A place on the screen where the hand is shown that a click would choose something."""
+CANDIDATES = "Candidates, the chosen one first"
 VIEWS = ("overview", "graph", "operators", "timeline", "memory", "cluster", "whatif", "export")
 
 pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="no chromium")
@@ -144,7 +145,7 @@ def test_progress_shows_cost_and_bound(browser: Browser, server: Server) -> None
     expect(kpis).to_contain_text("step")
     expect(kpis).not_to_contain_text("–")
     page.go_forward()
-    expect(page.get_by_text("step, uncalibrated")).to_be_visible()
+    expect(page.get_by_text("step time, uncalibrated")).to_be_visible()
     assert not seen.faults
 
 
@@ -152,16 +153,16 @@ def test_an_operator_says_why(browser: Browser, server: Server, plans: tuple[str
     seen = opened(browser, server)
     page = seen.page
     page.goto(f"/#/plans/{plans[0]}")
-    page.get_by_role("region", name="What costs most").get_by_role("link").first.click()
-    expect(page.get_by_role("heading", name="Chosen", exact=True)).to_be_visible(timeout=LONG_MS)
-    expect(page.get_by_text("its own work and the edges at it")).to_be_visible()
+    page.get_by_role("region", name="Heaviest operators: ").get_by_role("link").first.click()
+    expect(page.get_by_role("heading", name=CANDIDATES)).to_be_visible(timeout=LONG_MS)
+    expect(page.get_by_text("rest as planned").first).to_be_visible()
     page.locator("details").first.click()
     page.get_by_role("application").focus()
     before = page.url
     page.keyboard.press("ArrowDown")
     page.wait_for_url(lambda url: url != before)
     page.keyboard.press("Escape")
-    expect(page.get_by_role("heading", name="Chosen", exact=True)).to_be_hidden()
+    expect(page.get_by_role("heading", name=CANDIDATES)).to_be_hidden()
     assert not seen.faults
 
 
@@ -263,7 +264,7 @@ def test_two_plans_are_compared(browser: Browser, server: Server, plans: tuple[s
             "checkbox"
         ).check()
     page.get_by_role("button", name="Compare").click()
-    expect(page.get_by_role("row", name="whole").first).to_have_class("marked")
+    expect(page.get_by_role("row", name=re.compile("^step ")).first).to_have_class("total")
     expect(page.get_by_role("row", name="batch")).to_contain_text("128")
     assert not seen.faults
 

@@ -144,8 +144,7 @@ def _deviation(call: Call) -> None:
     with_arguments(_variance(root=True), correction=correction)(call)
     mean = call.results[1]
     if mean is not None and call.is_read(1):
-        keep = int(call.flag("keepdim"))
-        call.alias(call.op("ReduceMean", [value, call.shape(axes)], mean.dims, keepdims=keep), 1)
+        call.alias(call.reduce_mean(value, *axes, keep=call.flag("keepdim")), 1)
 
 
 @spelled(

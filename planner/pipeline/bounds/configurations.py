@@ -112,7 +112,7 @@ class _Pricing:
         shared_s = self._option(tables.least(), 0.0).time_s if paid else self.free.time_s
         self.least = self._least(shared_s)
 
-    def _least(self, shared_s: FloatArray) -> Least:
+    def _least(self, shared_s: FloatArray) -> Least[FloatArray]:
         """What intervals take at least; one stage needs no more than with its share of all."""
         if self.tables.shape.stages == 1:
             none = np.where(np.isfinite(shared_s), 0.0, np.inf)
@@ -181,7 +181,7 @@ class _Pricing:
         total_s, share = least_sum_s(tables), 1 / shape.chunks
         return (shape.micro_batches - share) * total_s / shape.stages + total_s * share
 
-    def _all_near(self, shape: Configuration) -> list[Least]:
+    def _all_near(self, shape: Configuration) -> list[Least[FloatArray]]:
         """What intervals take at least that do not move too much alone, for each piece."""
         kinds = (self._where_near([own] * shape.pieces, shape) for own in self.least)
         return [Least(*each) for each in zip(*kinds, strict=True)]

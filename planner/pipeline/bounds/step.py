@@ -21,7 +21,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,30 +30,25 @@ from planner.pipeline.chain import FloatArray
 from planner.pipeline.space import Configuration
 from planner.pipeline.stage_cuts import Ends, least_sum_s
 
+Amount = TypeVar("Amount", float, FloatArray)
 
-class Least(NamedTuple):
-    """The least that intervals of a network take as stages, seconds of a micro-batch."""
 
-    shared_s: FloatArray
+class Least(NamedTuple, Generic[Amount]):
+    """The least that one piece takes as a stage, or every interval of a network; seconds of a
+    micro-batch.
+    """
+
+    shared_s: Amount
     """With the share in a micro-batch of what happens once in a step."""
-    steady_s: FloatArray
+    steady_s: Amount
     """Without it."""
-    whole_s: FloatArray
+    whole_s: Amount
     """With all of it."""
-    update_s: FloatArray
+    update_s: Amount
     """Of a step: what happens when all passes are over."""
 
 
-class PieceLeast(NamedTuple):
-    """The same of one piece."""
-
-    shared_s: float
-    steady_s: float
-    whole_s: float
-    update_s: float = 0.0
-
-
-def cut_step_s(least: Sequence[Least], ends: Ends, shape: Configuration) -> float:
+def cut_step_s(least: Sequence[Least[FloatArray]], ends: Ends, shape: Configuration) -> float:
     """Seconds of a step with such cuts at least.
 
     Args:
@@ -63,12 +58,12 @@ def cut_step_s(least: Sequence[Least], ends: Ends, shape: Configuration) -> floa
     """
     places = pairwise((0, *ends))
     pairs = zip(least, places, strict=True)
-    pieces = [PieceLeast(*(float(own[place]) for own in piece)) for piece, place in pairs]
+    pieces = [Least(*(float(own[place]) for own in piece)) for piece, place in pairs]
     return given_step_s(pieces, shape)
 
 
 def given_step_s(
-    pieces: Sequence[PieceLeast], shape: Configuration, *, closely: bool = False
+    pieces: Sequence[Least[float]], shape: Configuration, *, closely: bool = False
 ) -> float:
     """Seconds of a step of such pieces at least.
 
@@ -91,7 +86,7 @@ def given_step_s(
 
 
 def least_step_s(
-    least: Sequence[Least],
+    least: Sequence[Least[FloatArray]],
     shape: Configuration,
     total: Work = NOTHING,
     *,
@@ -115,13 +110,13 @@ def least_step_s(
     return even_s if shape.chunks > 1 else max(even_s, _in_a_row_s(least, shape.micro_batches))
 
 
-def _weighted(least: Least, weights: Work) -> FloatArray:
+def _weighted(least: Least[FloatArray], weights: Work) -> FloatArray:
     own = zip((least.shared_s, least.steady_s, least.update_s), weights, strict=True)
     found: FloatArray = np.sum([weight * seconds for seconds, weight in own if weight], axis=0)
     return found
 
 
-def _in_a_row_s(least: Sequence[Least], times: int) -> float:
+def _in_a_row_s(least: Sequence[Least[FloatArray]], times: int) -> float:
     """The least T for which some cuts have no stage above T / m, nor a stage that ends later: the
     later ends fall as T rises, so both meet.
     """
@@ -133,7 +128,7 @@ def _in_a_row_s(least: Sequence[Least], times: int) -> float:
     return min(met_s, below_s)
 
 
-def _latest_s(least: Sequence[Least], times: int, limit_s: float) -> float:
+def _latest_s(least: Sequence[Least[FloatArray]], times: int, limit_s: float) -> float:
     """The least of the latest end of a stage over all cuts with no stage above the limit."""
     count = len(least[0].shared_s)
     behind = np.full(count + 1, np.inf)

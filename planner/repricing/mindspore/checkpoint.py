@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ir.graph import Op, Role
+from ir.graph_rules import rule_of
 from ir.ops import LOSS, Engine, OpView, annotation, lookup
 from ir.plan import Plan
 from planner.candidates.columns import BoolArray
@@ -124,7 +125,7 @@ def _by_batch(view: OpView, assignments: Sequence[Assignment]) -> set[Assignment
     Source: MindSpore 2.7.0, `frontend/parallel/ops_info/operator_info.cc`, GenerateBatchStrategies;
     `make test-mindspore` sees 2.10.0 do so.
     """
-    first = next((m for m in lookup(view.op.kind).rule(view).operands if m), None)
+    first = next((m for m in rule_of(view.op, view.graph).operands if m), None)
     rows = set(first[0]) if first else set()
     split = {each for each in assignments if rows and set(each) <= rows}
     return split or {each for each in assignments if set(each) == {REPLICATED}}

@@ -29,7 +29,7 @@ class ExplanationOptions:
         group=Group.QUESTION, value="NAME", help="Explain the layout of this tensor.",
     )] = None
     rivals: Annotated[int, Option(
-        group=Group.QUESTION, value="N", unit="candidates",
+        group=Group.QUESTION, value="N", unit="candidates", least=0, most=20,
         help="Runner-up candidates to explain.",
     )] = 3
     cuts: Annotated[str | None, Option(

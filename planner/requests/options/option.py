@@ -12,7 +12,12 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
-from planner.requests.option_texts import count_or_one_of, one_of
+from planner.requests.option_texts import (
+    FRAMEWORK_NAMES,
+    check_range,
+    count_or_one_of,
+    one_of,
+)
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -35,7 +40,7 @@ class Group(StrEnum):
     QUESTION = "Questions"
     SWEEP = "Sweep"
     TARGET = "Target"
-    MINDSPORE = "MindSpore's names"
+    FRAMEWORK = FRAMEWORK_NAMES
     OUTPUT = "Output"
 
 
@@ -64,7 +69,7 @@ class Option:
     least: int | None = None
     """Its number is not below."""
     most: int | None = None
-    """Its number is not above."""
+    """Its number is not above; only of one with `least`."""
     first: bool = False
     """It matters to most users: `--help` explains it."""
     variable: str = ""
@@ -146,16 +151,18 @@ def option_of(hint: object) -> Option | None:
     return next((each for each in get_args(hint)[1:] if isinstance(each, Option)), None)
 
 
-def check_choices(record: object) -> None:
-    """Raise `UserError` for a value that is none of the choices of its option."""
+def check_values(record: object) -> None:
+    """Raise `UserError` for a value that is none of the choices of its option, or out of range."""
     for each in declared(type(record)):
-        value = getattr(record, each.name)
-        choices = each.option.choices
-        if choices and value is not None:
-            if each.option.counts:
-                count_or_one_of(value, choices, each.flags[0])
-            else:
-                one_of(value, choices, each.flags[0], each.option.noun)
+        value, option, flag = getattr(record, each.name), each.option, each.flags[0]
+        if value is None:
+            continue
+        if option.counts:
+            count_or_one_of(value, option.choices, flag)
+        elif option.choices:
+            one_of(value, option.choices, flag, option.noun)
+        elif option.least is not None:
+            check_range(value, option.least, option.most, flag)
 
 
 def flag_of(record: type, name: str) -> str:

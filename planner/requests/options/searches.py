@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from planner.requests.option_texts import ATTENTION, DTYPES, OPTIMIZERS, PHASES, TARGETS
+from planner.requests.option_texts import (
+    ATTENTION,
+    DTYPES,
+    MAX_DEVICES,
+    OPTIMIZERS,
+    PHASES,
+    TARGETS,
+)
 from planner.requests.options.option import CALIBRATION, Group, Option
 from planner.requests.sources import Document
 
@@ -38,7 +45,7 @@ class SearchOptions:
     # fmt: off
     sequence: Annotated[int | None, Option(
         group=Group.MODEL, value="N", unit="tokens", first=True, commands=(*_MODELS, "sizes"),
-        usual="as many as it has positions, 4096 at most",
+        least=1, usual="as many as it has positions, 4096 at most",
         help="Tokens in a sequence, for a model given by its sizes. The same as --bind sequence=N.",
     )] = None
     bind: Annotated[tuple[str, ...], Option(
@@ -84,7 +91,8 @@ class SearchOptions:
     )] = None
 
     devices: Annotated[int | None, Option(
-        group=Group.MACHINE, value="N", unit="devices", first=True, commands=_PLANS,
+        group=Group.MACHINE, value="N", unit="devices", first=True, commands=_PLANS, least=1,
+        most=MAX_DEVICES,
         usual="all of the file, if the machine is a file that says",
         help="How many devices the job takes, over all servers.",
     )] = None
@@ -105,13 +113,13 @@ class SearchOptions:
     )] = None
 
     batch: Annotated[int | None, Option(
-        group=Group.BATCH, value="N", unit="samples", first=True, commands=_MODELS,
+        group=Group.BATCH, value="N", unit="samples", first=True, commands=_MODELS, least=1,
         usual="the model's",
         help="Samples of a step, in place of those that the model was exported with. A training "
         "batch may be cut into micro-batches and pipeline stages: see --pipeline.",
     )] = None
     global_batch: Annotated[int | None, Option(
-        group=Group.BATCH, value="N", unit="samples", commands=_SEARCH,
+        group=Group.BATCH, value="N", unit="samples", commands=_SEARCH, least=1,
         help="The same as --batch N --pipeline auto.",
     )] = None
     micro_batch: Annotated[str, Option(
@@ -138,7 +146,7 @@ class SearchOptions:
     )] = "off"
 
     tp: Annotated[int | None, Option(
-        group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
+        group=Group.SEARCH, value="N", first=True, commands=_SEARCH, least=1, usual="what is best",
         help="Tensor parallel degree to hold: weights of matrix products are split so many ways.",
     )] = None
     pipeline: Annotated[str | None, Option(
@@ -150,11 +158,11 @@ class SearchOptions:
         choices=(*FROM_ONE_BATCH, "auto", "off"), counts=True,
     )] = None
     dp: Annotated[int | None, Option(
-        group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
+        group=Group.SEARCH, value="N", first=True, commands=_SEARCH, least=1, usual="what is best",
         help="Data parallel degree to hold: every operator splits the batch so many ways.",
     )] = None
     ep: Annotated[int | None, Option(
-        group=Group.SEARCH, value="N", commands=_SEARCH,
+        group=Group.SEARCH, value="N", commands=_SEARCH, least=1,
         help="Expert parallel degree to hold: routed experts are spread over so many devices of a "
         "stage, which share the other degrees too.",
     )] = None
@@ -212,7 +220,7 @@ class SearchOptions:
         help="Wall-clock limit of the whole command; an answer that it cut short says so.",
     )] = 30.0
     effort: Annotated[int, Option(
-        group=Group.SEARCH, value="E", commands=("search", "whatif"),
+        group=Group.SEARCH, value="E", commands=("search", "whatif"), least=1,
         help="Search effort, 1 or more. The same effort gives the same plan on any machine.",
     )] = 1
     cost: Annotated[str, Option(
@@ -251,7 +259,7 @@ class SearchOptions:
         first=True, commands=("search", "whatif"),
         help="Framework that applies the plan: decides which splits there are and which files are "
         "written.",
-    )] = "mindspore"
+    )] = TARGETS[0]
     dataset_strategy: Annotated[str | None, Option(
         group=Group.TARGET, value="TEXT", commands=_MACHINES,
         usual="data_parallel in training, full_batch in inference",
@@ -271,31 +279,33 @@ class SearchOptions:
     )] = None
 
     search_mode: Annotated[str | None, Option(
-        group=Group.MINDSPORE, value="NAME", commands=_SEARCH,
+        group=Group.FRAMEWORK, value="NAME", commands=_SEARCH, noun="search mode",
+        choices=("sharding_propagation", "dynamic_programming", "recursive_programming"),
         help="sharding_propagation is --solver propagation; dynamic_programming and "
         "recursive_programming are the solvers of these names.",
     )] = None
     pipeline_stages: Annotated[int | None, Option(
-        group=Group.MINDSPORE, value="N", commands=_SEARCH, help="The same as --pipeline N.",
+        group=Group.FRAMEWORK, value="N", commands=_SEARCH, least=1,
+        help="The same as --pipeline N.",
     )] = None
     gradient_accumulation: Annotated[int | None, Option(
-        group=Group.MINDSPORE, value="K", unit="micro-batches", commands=_SEARCH,
+        group=Group.FRAMEWORK, value="K", unit="micro-batches", commands=_SEARCH, least=1,
         help="Micro-batches of a step: --micro-batch N/K of --batch N.",
     )] = None
     enable_parallel_optimizer: Annotated[bool, Option(
-        group=Group.MINDSPORE, commands=_SEARCH,
+        group=Group.FRAMEWORK, commands=_SEARCH,
         help="The same as --zero 1; MindSpore's levels 2 and 3 are --zero 2 and --zero 3.",
     )] = False
     fully_use_devices: Annotated[bool, Option(
-        group=Group.MINDSPORE, flags=("--fully-use-devices/--no-fully-use-devices",),
+        group=Group.FRAMEWORK, flags=("--fully-use-devices/--no-fully-use-devices",),
         commands=_SEARCH, help="Cut an operator over all devices or not at all.",
     )] = False
     run_phase: Annotated[int | None, Option(
-        group=Group.MINDSPORE, value="0|1", commands=_SEARCH,
+        group=Group.FRAMEWORK, value="0|1", commands=_SEARCH, least=0, most=1,
         help="0 is --phase train, 1 is --phase infer.",
     )] = None
     level: Annotated[int | None, Option(
-        group=Group.MINDSPORE, value="0|1|2", commands=_SEARCH,
+        group=Group.FRAMEWORK, value="0|1|2", commands=_SEARCH, least=0, most=2,
         help="Objective of shard: 0 most computation for each communication, 1 least memory, 2 "
         "most speed, which is the default.",
     )] = None

@@ -7,13 +7,14 @@ from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar
 
 from planner.requests.errors import UserError
-from planner.requests.option_texts import LAYOUT_ATTENTION, OPTIMIZERS, RANKS
+from planner.requests.option_texts import LAYOUT_ATTENTION, MAX_DEVICES, OPTIMIZERS, RANKS
 from planner.requests.options.option import CALIBRATION, Group, Option
 from planner.requests.sources import Document
 
 DEFAULT_SEQUENCE = 4096
 DEFAULT_CLUSTER = "atlas-800t-a2"
 DEFAULT_PRECISION = "bf16"
+_LARGEST = 10**9 - 1
 
 
 _PRECISION = Option(
@@ -76,7 +77,7 @@ class SimulationOptions:
         "(64 MiB), all_reduce=index:20,35. May be repeated.",
     )] = ()
     prefetch: Annotated[int, Option(
-        group=Group.SIMULATION, value="N", unit="buckets",
+        group=Group.SIMULATION, value="N", unit="buckets", least=0,
         help="Buckets of sharded parameters gathered ahead of use.",
     )] = 1
     interference: Annotated[float, Option(
@@ -97,11 +98,11 @@ class SimulationOptions:
         help="So many devices, drawn among all, are slower: 2x1.3.",
     )] = None
     samples: Annotated[int, Option(
-        group=Group.SIMULATION, value="N", unit="steps",
+        group=Group.SIMULATION, value="N", unit="steps", least=1, most=1000,
         help="Steps drawn with --jitter and the like.",
     )] = 20
     seed: Annotated[int, Option(
-        group=Group.SIMULATION, value="N", help="Random seed of unequal devices.",
+        group=Group.SIMULATION, value="N", least=0, help="Random seed of unequal devices.",
     )] = 0
     # fmt: on
 
@@ -152,15 +153,16 @@ class RankingOptions:
 
     # fmt: off
     devices: Annotated[int, Option(
-        group=Group.MACHINE, value="N", unit="devices",
+        group=Group.MACHINE, value="N", unit="devices", least=1, most=MAX_DEVICES,
         help="Devices of the job, all of which are used.",
     )]
     batch: Annotated[int, Option(
-        group=Group.BATCH, value="B", unit="sequences",
+        group=Group.BATCH, value="B", unit="sequences", least=1, most=_LARGEST,
         help="Sequences of one step of the optimizer.",
     )]
     sequence: Annotated[int, Option(
-        group=Group.MODEL, value="N", unit="tokens", help="Tokens of a sequence.",
+        group=Group.MODEL, value="N", unit="tokens", least=1, most=_LARGEST,
+        help="Tokens of a sequence.",
     )] = DEFAULT_SEQUENCE
     cluster: Annotated[str, Option(
         group=Group.MACHINE, value="NAME",
@@ -193,10 +195,11 @@ class RankingOptions:
         "would take.",
     )] = None
     top: Annotated[int, Option(
-        group=Group.OUTPUT, value="K", unit="layouts", help="Layouts that are listed.",
+        group=Group.OUTPUT, value="K", unit="layouts", least=1, most=MAX_DEVICES,
+        help="Layouts that are listed.",
     )] = 10
     next_runs: Annotated[int, Option(
-        group=Group.OUTPUT, value="N", unit="runs", least=0,
+        group=Group.OUTPUT, value="N", unit="runs", least=0, most=100,
         help="Name the runs that would narrow the ranking most if they were measured, with rows "
         "for planner validate.",
     )] = 0

@@ -83,6 +83,7 @@ class SweepOptions:
         help="Until a failed server is back; with --mtbf.",
     )] = 24.0
     spares: Annotated[int, Option(
-        group=Group.SWEEP, value="N", unit="servers", help="Servers that stand by; with --mtbf.",
+        group=Group.SWEEP, value="N", unit="servers", least=0,
+        help="Servers that stand by; with --mtbf.",
     )] = 0
     # fmt: on

@@ -28,7 +28,7 @@ _CALL = (
 )  # fmt: skip
 _RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})(\.\d{1,3})?")
 _MOST_CALLS = 10_000
-_FIX = "write it as docs/mindspore.md shows"
+_FIX = "write it as the documentation of --shard shows"
 
 
 @dataclass(frozen=True, slots=True)

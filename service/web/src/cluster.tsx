@@ -1,13 +1,14 @@
 // The mesh and the machine of a plan, with what a step sends where.
 import { useState } from "preact/hooks";
 import { useGet, view } from "./api";
-import { bytes, count, percent, rate, seconds } from "./format";
+import { count } from "./format";
 import { t } from "./i18n";
+import { PartPanel } from "./parts";
 import { Drawing } from "./picture";
 import { setQuery, useRoute } from "./router";
 import { series, useTheme } from "./theme";
-import type { ClusterView, MeshView, Picture } from "./types";
-import { Fact, Panel, Shown } from "./ui";
+import type { ClusterView, MeshView, Picture, TierLoad } from "./types";
+import { Panel, Shown } from "./ui";
 
 const MOST_SHOWN = 256;
 const MOST_SERVERS = 16;
@@ -25,10 +26,16 @@ export function ClusterTab(props: { id: string }) {
           : <p>{t("The plan names a machine that is neither bundled nor uploaded, so its wiring is not known here; its tiers are below.")}</p>}</Shown>
       </Panel>
       <Panel width="w4" title={t("The mesh")}><Shown of={mesh}>{(found) => <Mesh mesh={found} devices={cluster.data?.picture?.servers?.devices} />}</Shown></Panel>
-      <Panel width="w7" title={t("Tiers, from the outside in")}><Shown of={cluster}>{(found) => <Tiers cluster={found} />}</Shown></Panel>
-      <Panel width="w5" title={t("Communication groups")}><Shown of={mesh}>{(found) => <Groups mesh={found} />}</Shown></Panel>
+      <PartPanel width="w7" of={cluster.data?.report} fact={(row, heading) => heading === "holds the step up" ? heldUp(cluster.data!.tiers[row]!) : undefined}>
+        <p class="soft">{t("Time of a collective over several tiers is that of the links that hold it up: those of which twice the bandwidth would save most.")}</p>
+      </PartPanel>
+      <PartPanel width="w5" of={mesh.data?.report} />
     </div>
   );
+}
+
+function heldUp(tier: TierLoad): [string, number] {
+  return [`held_up_s.${tier.name}`, tier.time_s];
 }
 
 /** How many servers the picture has, where the plan uses more. */
@@ -43,40 +50,6 @@ function Drawn(props: { picture: Picture }) {
       {servers.drawn < all && <button onClick={() => setQuery({ servers: String(all) })}>{t("Draw more")} ({all})</button>}
       {servers.drawn > 2 && <button onClick={() => setQuery({ servers: undefined })}>{t("Draw two")}</button>}
     </p>
-  );
-}
-
-function Tiers(props: { cluster: ClusterView }) {
-  return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={t("Tiers, from the outside in")}>
-      <table>
-        <thead><tr><th scope="col">{t("tier")}</th><th scope="col" class="right">{t("members")}</th><th scope="col">{t("wiring")}</th>
-          <th scope="col" class="right">{t("bandwidth")}</th><th scope="col" class="right">{t("a device sends")}</th>
-          <th scope="col" class="right">{t("busy")}</th><th scope="col" class="right">{t("holds the step up")}</th><th scope="col" class="right">{t("hidden")}</th></tr></thead>
-        <tbody>{props.cluster.tiers.map((tier) => (
-          <tr key={tier.name}><td>{tier.name}</td><td class="right">{tier.size}</td><td>{t(tier.kind.replaceAll("_", " "))} {tier.transport}</td>
-            <td class="right">{rate(tier.bandwidth_bytes_per_s)}</td><td class="right">{bytes(tier.sent_bytes)}</td>
-            <td class="right">{percent(tier.busy)}</td><td class="right"><Fact name={`held_up_s.${tier.name}`} value={tier.time_s} format={seconds} /></td><td class="right">{seconds(tier.hidden_s)}</td></tr>
-        ))}</tbody>
-      </table>
-      <p class="soft">{t("Time of a collective over several tiers is that of the links that hold it up: those of which twice the bandwidth would save most.")}</p>
-    </div>
-  );
-}
-
-function Groups(props: { mesh: MeshView }) {
-  return (
-    <div class="scroll" tabIndex={0}>
-    <table>
-      <thead><tr><th scope="col">{t("over")}</th><th scope="col" class="right">{t("members")}</th><th scope="col" class="right">{t("times")}</th>
-        <th scope="col" class="right">{t("bytes")}</th><th scope="col" class="right">{t("exposed")}</th><th scope="col" class="right">{t("hidden")}</th></tr></thead>
-      <tbody>{props.mesh.groups.map((group) => (
-        <tr key={group.axes.join()}><td class="name">{t(group.short)}<div class="soft">{Object.keys(group.kinds).map((kind) => t(kind.replaceAll("_", "-"))).join(", ")}</div></td>
-          <td class="right">{group.size}</td><td class="right">{count(group.count)}</td><td class="right">{bytes(group.bytes)}</td>
-          <td class="right">{seconds(group.time_s)}</td><td class="right">{seconds(group.hidden_s)}</td></tr>
-      ))}</tbody>
-    </table>
-    </div>
   );
 }
 

@@ -1,13 +1,13 @@
 // Two plans side by side, with the differences marked.
 import { useGet, view } from "./api";
-import { bytes, count, percent, seconds, signed } from "./format";
-import { t } from "./i18n";
-import { causeText } from "./overview";
+import { bytes, count, percent, seconds } from "./format";
+import { said, t } from "./i18n";
+import { Parts } from "./parts";
 import { dotsOf, planTitle, type Listed } from "./plans";
 import { go, link } from "./router";
 import { Scatter } from "./scatter";
-import type { Amount, Change, ComparisonView, Summary } from "./types";
-import { Kpi, Panel, Shown, Table } from "./ui";
+import type { ComparisonView, Summary } from "./types";
+import { Panel, Shown, Table } from "./ui";
 
 export function Compare(props: { ids: string[] }) {
   const [first = "", second = ""] = props.ids;
@@ -67,7 +67,7 @@ function Two(props: { first: string; second: string }) {
         <Side name="B" id={second} other={first} isFirst={false} />
       </div>
       <p />
-      {both && <Shown of={found}>{(difference) => <Difference first={first} second={second} found={difference} />}</Shown>}
+      {both && <Shown of={found}>{(difference) => <Difference found={difference} />}</Shown>}
     </>
   );
 }
@@ -86,77 +86,20 @@ function Side(props: { name: string; id: string; other: string; isFirst: boolean
           {known.filter((plan) => plan.step_time_s).map((plan) => <option key={plan.id} value={plan.id}>{`${planTitle(plan)} · ${plan.devices} · ${seconds(plan.step_time_s)} · ${plan.id.slice(0, 10)}`}</option>)}
         </select></label>
       {facts && (
-        <p class="soft">{count(facts.devices)} × {facts.chip} ({facts.cluster}) · {t("batch")} {count(facts.batch)} · {t("for")} {facts.target} · {facts.mesh.map(([n, s]) => `${n} ${s}`).join(" × ")}</p>
+        <p class="soft">{facts.about.map(said).join(" · ")}</p>
       )}
     </Panel>
   );
 }
 
-function Difference(props: { first: string; second: string; found: ComparisonView }) {
+function Difference(props: { found: ComparisonView }) {
   const { found } = props;
-  const step = found.step_time_s;
-  const peak = found.peak_memory_bytes;
-  const name = (cause: string) => causeText(cause);
   return (
     <>
-      <div class="kpis">
-        <Kpi value={`${seconds(step.first)} → ${seconds(step.second)}`} name={`${t("step")}: ${change(step)}`} />
-        <Kpi value={`${bytes(peak.first)} → ${bytes(peak.second)}`} name={`${t("peak memory")}: ${change(peak)}`} />
-        {found.same_model && <Kpi value={`${count(found.changed.length)}`} name={`${t("operators split differently, of")} ${count(found.common)}`} />}
-        {found.same_model && <Kpi value={`${count(found.only_first)} · ${count(found.only_second)}`} name={t("only in A · only in B")} />}
-      </div>
       {!found.same_model && (
         <div class="note" role="status">{t("These plans are of different models, so their operators are not compared:")} {found.models.join(" · ")}</div>
       )}
-      <div class="grid">
-        <Panel width="w6" title={t("Time of one step")}><Amounts rows={found.time_by_cause} whole={step} format={seconds} name={name} /></Panel>
-        <Panel width="w6" title={t("Peak memory of a device")}><Amounts rows={found.memory_by_cause} whole={peak} format={bytes} name={name} /></Panel>
-        {found.facts.length > 0 && (
-          <Panel width="w12" title={t("What was asked differently")}>
-            <table><thead><tr><th scope="col" /><th scope="col">A</th><th scope="col">B</th></tr></thead>
-              <tbody>{found.facts.map((fact) => <tr key={fact.name} class="marked"><td>{t(fact.name)}</td><td class="name">{fact.first}</td><td class="name">{fact.second}</td></tr>)}</tbody></table>
-          </Panel>
-        )}
-        {found.same_model && <Panel width="w12" title={t("Operators that are split differently")}><Changes rows={found.operators} label={t("Operators that are split differently")} /></Panel>}
-        {found.same_model && <Panel width="w12" title={t("Parameters that rest differently")}><Changes rows={found.parameters} label={t("Parameters that rest differently")} /></Panel>}
-      </div>
+      <Panel><Parts of={found.report} /></Panel>
     </>
-  );
-}
-
-function change(amount: Amount): string {
-  if (!amount.first) return "–";
-  const share = amount.second / amount.first - 1;
-  return signed(share, (value) => percent(value));
-}
-
-function Amounts(props: { rows: Amount[]; whole: Amount; format: (value: number) => string; name: (cause: string) => string }) {
-  const line = (row: Amount, name: string, strong = false) => (
-    <tr key={row.name} class={row.first !== row.second ? "marked" : ""}>
-      <td>{strong ? <b>{name}</b> : name}</td><td class="right">{props.format(row.first)}</td><td class="right">{props.format(row.second)}</td>
-      <td class="right">{signed(row.second - row.first, props.format)}</td>
-    </tr>
-  );
-  return (
-    <table>
-      <thead><tr><th scope="col">{t("cause")}</th><th scope="col" class="right">A</th><th scope="col" class="right">B</th><th scope="col" class="right">B − A</th></tr></thead>
-      <tbody>{props.rows.map((row) => line(row, props.name(row.name)))}{line(props.whole, t("whole"), true)}</tbody>
-    </table>
-  );
-}
-
-function Changes(props: { rows: Change[]; label: string }) {
-  if (!props.rows.length) return <p class="soft">{t("None.")}</p>;
-  return (
-    <Table<Change>
-      label={props.label} rows={props.rows} id={(row) => row.name + row.first + row.second} most={40} isMarked={() => true}
-      columns={[
-        { key: "name", title: t("name"), name: true, show: (row) => row.name },
-        { key: "count", title: t("count"), right: true, sort: (row) => row.count, show: (row) => row.count },
-        { key: "a", title: "A", name: true, show: (row) => row.first },
-        { key: "b", title: "B", name: true, show: (row) => row.second },
-        { key: "time", title: t("computation in A"), right: true, sort: (row) => row.compute_s, show: (row) => seconds(row.compute_s) },
-      ]}
-    />
   );
 }

@@ -1,6 +1,6 @@
 // Numbers for people: three or four digits and a unit.
 
-const SECONDS: [number, string][] = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
+const SECONDS: [number, string][] = [[1, "s"], [1e-3, "ms"], [1e-6, "us"], [1e-9, "ns"]];
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 function digits(value: number, precision = 4): string {
@@ -15,7 +15,7 @@ export function seconds(value: number | null | undefined): string {
 
 function precise(value: number, precision: number): string {
   // Less than a picosecond is rounding.
-  if (Math.abs(value) < 1e-12) return "0";
+  if (Math.abs(value) < 1e-12) return "0 s";
   const [scale, unit] = SECONDS.find(([least]) => Math.abs(value) >= least) ?? SECONDS[3]!;
   return `${digits(value / scale, precision)} ${unit}`;
 }

@@ -4,10 +4,11 @@ import { draw, type Drawn } from "./drawing";
 import { get, useGet, view } from "./api";
 import { bytes, percent, seconds } from "./format";
 import { t } from "./i18n";
+import { Parts } from "./parts";
 import { Ramp } from "./picture";
 import { parse, setQuery, useRoute } from "./router";
 import { series, shade, useTheme } from "./theme";
-import type { GraphView, OperatorView, TableView, TensorFacts } from "./types";
+import type { GraphView, OperatorView, TableView } from "./types";
 import { Pairs, Panel, Segments, Shown, useKeys } from "./ui";
 import { Why } from "./why";
 
@@ -102,14 +103,10 @@ function Find(props: { id: string; graph: GraphView }) {
 function Tensors(props: { id: string; op: string }) {
   const { data } = useGet<OperatorView>(view(props.id, `operator/${encodeURIComponent(props.op)}`));
   if (!data) return null;
-  const rows: [string, TensorFacts][] = [...data.inputs.map((each): [string, TensorFacts] => ["in", each]), ...data.outputs.map((each): [string, TensorFacts] => ["out", each])];
   const attributes = Object.entries(data.attributes);
   return (
     <Panel title={t("Tensors and attributes")}>
-      {data.scope && <p class="mono">{data.scope}</p>}
-      <table><tbody>{rows.map(([way, each], i) => (
-        <tr key={i}><td>{t(way)}</td><td class="name">{each.name}<div class="soft">{each.dims.join(" × ")} {each.dtype} {each.layout}</div></td></tr>
-      ))}</tbody></table>
+      <Parts of={data.report} fold={1} />
       {attributes.length > 0 && <Pairs rows={attributes} />}
     </Panel>
   );

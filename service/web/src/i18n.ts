@@ -38,6 +38,12 @@ export function said(text: string): string {
   return now === "zh" ? (chinese?.saidInChinese(text) ?? text) : text;
 }
 
+/** A phrase of the service, or several with commas between them. */
+export function phrases(text: string): string {
+  const whole = said(text);
+  return whole === text ? text.split(", ").map(said).join(", ") : whole;
+}
+
 /** The links of a tier by what they join, as the command line names them. */
 export function linksBetween(tier: string): string {
   return said(`links between ${tier}${/(s|x|ch|sh)$/.test(tier) ? "es" : "s"}`);

@@ -2,12 +2,13 @@
 import { useCallback } from "preact/hooks";
 import { useGet, view } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
-import { bytes, percent, seconds } from "./format";
+import { bytes, seconds } from "./format";
 import { deviceName, t } from "./i18n";
+import { limitFact, PartPanel, type Sheet } from "./parts";
 import { link, setQuery, useRoute } from "./router";
 import { colour, series } from "./theme";
 import type { Levels, MemoryView } from "./types";
-import { Causes, Fact, Panel, Segments, Shown } from "./ui";
+import { Panel, Segments, Shown } from "./ui";
 
 const GIB = 2 ** 30;
 
@@ -38,30 +39,9 @@ function Memory(props: { id: string; memory: MemoryView }) {
           <Chart option={option} height={380} label={t("Memory over the step, by cause")} />
         </Panel>
       )}
-      {memory.stages.length > 0 && (
-        <Panel width="w12" title={t("Peak memory of each stage")}>
-          <Causes head={t("stage")} format={bytes} total={memory.limit_bytes ?? undefined} rows={memory.stages.map((value, i) => ({ name: String(i), value }))} />
-        </Panel>
-      )}
-      <Panel width="w5" title={t("At the peak")}>
-        <Causes head={t("cause")} format={bytes} total={memory.peak_bytes} rows={Object.entries(memory.by_cause).map(([name, value]) => ({ name: t(name), value }))} />
-        <p><b><Fact name="peak_bytes" value={memory.peak_bytes} format={bytes} /></b>{memory.limit_bytes !== null && (
-          <span class="soft">: {percent(memory.peak_bytes, memory.limit_bytes)} {t("of the limit of")} <Fact name="limit_bytes" value={memory.limit_bytes} format={bytes} />.</span>
-        )}</p>
-      </Panel>
-      {levels.holders.length > 0 && (
-        <Panel width="w7" title={t("Who holds most at the peak")}>
-          <table>
-            <thead><tr><th scope="col">{t("operator or tensor")}</th><th scope="col">{t("as")}</th><th scope="col" class="right">{t("memory")}</th><th scope="col" class="right">%</th></tr></thead>
-            <tbody>{levels.holders.map((row) => (
-              <tr key={row.name + row.cause}>
-                <td class="name"><a href={link(["plans", props.id, "graph"], { op: row.name, level: "operators" })}>{row.name}</a></td>
-                <td>{t(row.cause)}</td><td class="right">{bytes(row.bytes)}</td><td class="right">{percent(row.bytes, levels.peak_bytes)}</td>
-              </tr>
-            ))}</tbody>
-          </table>
-        </Panel>
-      )}
+      <PartPanel width="w12" of={memory.report.stages} />
+      <PartPanel width="w5" title={t("At the peak")} of={memory.report.causes} fact={limitFact(memory.report.causes as Sheet, memory.limit_bytes)} />
+      <PartPanel width="w7" of={levels.holders} open={(row) => link(["plans", props.id, "graph"], { op: levels.holders.rows[row]![0], level: "operators" })} />
     </div>
   );
 }

@@ -2,9 +2,9 @@
 import type { ComponentChildren } from "preact";
 import { useGet, view } from "./api";
 import { Exports } from "./exports";
-import { bytes, count, percent, seconds, short } from "./format";
+import { count, short } from "./format";
 import { GraphTab } from "./graph";
-import { t } from "./i18n";
+import { phrases, said, t } from "./i18n";
 import { ClusterTab } from "./cluster";
 import { MemoryTab } from "./memory";
 import { OperatorsTab } from "./operators";
@@ -69,16 +69,8 @@ function Tab(props: { id: string; tab: string; summary: Summary | undefined }): 
   }
 }
 
-export function meshText(summary: Summary): string {
-  return summary.mesh.map(([name, size]) => `${name} ${size}`).join(" × ");
-}
-
 function Head(props: { id: string; summary: Summary }) {
   const { summary } = props;
-  const limit = summary.limit_bytes ?? 0;
-  const gap = summary.bound.proof === "optimal" ? "0 %" : summary.bound.gap === null ? t("unknown") : percent(summary.bound.gap);
-  const ends = summary.expected_s?.map(seconds);
-  const expected = ends ? `${t("step, 90 % of comparable published runs")} ${ends.join(" – ")}` : t("step, uncalibrated");
   const again = { cluster: summary.cluster, devices: String(summary.devices), batch: String(summary.batch), target: summary.target, pipeline: summary.pipeline ? "true" : undefined };
   return (
     <>
@@ -86,32 +78,20 @@ function Head(props: { id: string; summary: Summary }) {
         <div class="grow">
           <h1>{summary.model}</h1>
           <div class="facts">
-            <span>{t(summary.training ? "training" : "inference")}</span>
-            <span>{t("batch")} {count(summary.batch)}</span>
-            <span>{summary.dtype}</span>
-            {summary.training && <span>{summary.optimizer}</span>}
-            <span>{count(summary.devices)} × {summary.chip} ({summary.cluster})</span>
-            <span>{t("mesh")} {meshText(summary)}</span>
-            <b>{summary.plan_name}</b>
-            <span>{t("for")} {summary.target}</span>
+            {summary.about.map((each) => (each === summary.plan_name ? <b key={each}>{each}</b> : <span key={each}>{said(each)}</span>))}
             <span>{short(summary.elements)} {t("parameters")}</span>
+            <span>{count(summary.operators)} {t("operators, of")} {count(summary.model_operators)} {t("in the model")}</span>
           </div>
         </div>
         <a class="button" href={link(["new"], again)}>{t("Search again")}</a>
       </div>
       <div class="kpis">
-        <Kpi value={<Fact name="step_s" value={summary.step_s} format={seconds} />} name={expected} />
-        <Kpi value={<Fact name="samples_per_s" value={summary.samples_per_s ?? 0} format={(value) => `${count(value)}/s`} />} name={t("samples")} />
-        {summary.tokens_per_s_per_device && <Kpi value={`${count(summary.tokens_per_s_per_device)}/s`} name={t("tokens of a device")} />}
-        {summary.model_flops_utilisation > 0 && (
-          <Kpi value={percent(summary.model_flops_utilisation)} name={`${t("MFU of")} ${short(summary.peak_flops / 1e12)} TFLOP/s ${summary.precision}`} />
-        )}
-        <Kpi
-          value={<Fact name="peak_bytes" value={summary.peak_bytes} format={bytes} />} share={limit ? summary.peak_bytes / limit : 0}
-          name={limit ? `${t("peak memory of")} ${bytes(limit)} (${percent(summary.peak_bytes, limit)})` : t("peak memory")}
-        />
-        <Kpi value={gap} name={`${t("above the bound")} ${seconds(summary.bound.bound_s)}`} />
-        <Kpi value={count(summary.operators)} name={`${t("operators, of")} ${count(summary.model_operators)} ${t("in the model")}`} />
+        {summary.figures.map((each) => (
+          <Kpi
+            key={each.key} value={<Fact name={each.key} value={each.value ?? 0} format={() => said(each.text)} />} name={phrases(each.label)}
+            share={each.key === "peak_bytes" && summary.memory_limit_bytes ? each.value! / summary.memory_limit_bytes : undefined}
+          />
+        ))}
       </div>
     </>
   );

@@ -7,6 +7,7 @@ import { SAID_OF_PLANS } from "./said_plans";
 import { SAID_OF_UPLOADS } from "./said_uploads";
 import { SAID_OF_EXPORTS } from "./said_exports";
 import { SAID_OF_RECIPES } from "./said_recipes";
+import { SAID_OF_REPORT } from "./said_report";
 
 export { ZH };
 
@@ -23,7 +24,7 @@ const known = new Map<string, string>();
 let patterns: Pattern[] | undefined;
 
 function compiled(): Pattern[] {
-  const rows: Said[] = [...SAID_OF_PLANS, ...SAID_OF_REFUSALS, ...SAID_OF_UPLOADS, ...SAID_OF_EXPORTS, ...SAID_OF_RECIPES];
+  const rows: Said[] = [...SAID_OF_PLANS, ...SAID_OF_REFUSALS, ...SAID_OF_UPLOADS, ...SAID_OF_EXPORTS, ...SAID_OF_RECIPES, ...SAID_OF_REPORT];
   const own = ([english]: Said) => english.replaceAll(HOLE, "").length;
   return rows.sort((a, b) => own(b) - own(a)).map(([english, chinese]) => ({
     expression: new RegExp(`^${english.split(HOLE).map(escaped).join("(.+?)")}$`),

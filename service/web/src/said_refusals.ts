@@ -67,8 +67,8 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["String should have at most {} characters", "最多 {1} 个字符"], ["String should match pattern {}", "应符合模式 {1}"], ["Value error, {w}", "值有误：{1}"],
 
   // The form of a search
-  ["{} is not a number of devices", "{1} 不是设备数"], ["give a number from 1 to {}, such as 16", "请给 1 到 {1} 之间的数，如 16"],
-  ["{} is not a count", "{1} 不是个数"], ["give a whole number, 1 or more", "请给不小于 1 的整数"],
+  ["{} is less than {}", "{1} 小于 {2}"], ["{} is more than {}", "{1} 大于 {2}"], ["give a {w} from {} to {}", "请给 {2} 到 {3} 之间的{1}"],
+  ["give a {w}, {} or more", "请给不小于 {2} 的{1}"],
   ["{} s is no time to search in", "{1} s 不能作为搜索时间"], ["give seconds, such as 30", "请给秒数，如 30"],
   ["{} binds no dimension", "{1} 没有绑定任何维度"],
   ["write name=number with a positive number, such as --bind batch=32,seq=4096, or a range of them, such as --bind batch=16..64/16", "请写 名称=正整数，如 --bind batch=32,seq=4096，或写范围，如 --bind batch=16..64/16"],

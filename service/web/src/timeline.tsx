@@ -6,12 +6,12 @@ import { axis, Chart, legend, tooltip } from "./chart";
 import { save } from "./exports";
 import { percent, seconds, signed } from "./format";
 import { deviceName, overLinks, t } from "./i18n";
-import { causeText } from "./overview";
+import { PartPanel } from "./parts";
 import { go, useRoute } from "./router";
 import { colour, series } from "./theme";
 import { followRange, letSelect, RangeTable, rangeOf } from "./timeline_range";
 import type { TimelineView } from "./types";
-import { Causes, Fact, Failure, Kpi, Panel, Shown, useKeys, useSettled } from "./ui";
+import { Fact, Failure, Kpi, Panel, Shown, useKeys, useSettled } from "./ui";
 
 const ROW = 30;
 /** A bar so wide has its name on it. */
@@ -59,11 +59,11 @@ function Timeline(props: { id: string; model: string; line: TimelineView }) {
   const { line } = props;
   const [find, setFind] = useState("");
   const wanted = useSettled(find.trim().toLowerCase(), 200);
-  const hits = wanted ? line.tasks.label.filter((label) => line.tasks.words[label]!.toLowerCase().includes(wanted)).length : 0;
+  const hits = wanted ? line.bars.label.filter((label) => line.bars.words[label]!.toLowerCase().includes(wanted)).length : 0;
   const drawn = useRef<EChartsType | undefined>(undefined);
   const [selects, setSelects] = useState(false);
   const { query } = useRoute();
-  const range = rangeOf(query, line.step_s);
+  const range = rangeOf(query, line.step_time_s);
   useEffect(() => {
     if (drawn.current) followRange(drawn.current, range);
   }, [range?.[0], range?.[1]]);
@@ -86,15 +86,15 @@ function Timeline(props: { id: string; model: string; line: TimelineView }) {
   const several = new Set(line.streams.map((stream) => stream.device)).size > 1;
   const option = useCallback(() => chartOf(line, several, wanted), [line, wanted]);
   const click = (params: any) => {
-    const name = line.tasks.words[line.tasks.label[params.value[3]]!]!;
+    const name = line.bars.words[line.bars.label[params.value[3]]!]!;
     go(["plans", props.id, "operators"], { find: name.split(" ")[0] });
   };
   return (
     <>
       <div class="kpis">
-        <Kpi value={<Fact name="step_s" value={line.estimate_s} format={seconds} />} name={`${t("step")} (${t("simulated")} ${signed(line.step_s / line.estimate_s - 1, percent)})`} />
-        <Kpi value={seconds(line.exposed_s)} name={`${t("exposed communication")} (${percent(line.exposed_s, line.step_s)})`} />
-        <Kpi value={seconds(line.waiting_s)} name={`${t("idle (pipeline bubble)")} (${percent(line.waiting_s, line.step_s)})`} />
+        <Kpi value={<Fact name="step_s" value={line.estimate_s} format={seconds} />} name={`${t("step")} (${t("simulated")} ${signed(line.step_time_s / line.estimate_s - 1, percent)})`} />
+        <Kpi value={seconds(line.exposed_communication_s)} name={`${t("exposed communication")} (${percent(line.exposed_communication_s, line.step_time_s)})`} />
+        <Kpi value={seconds(line.waiting_s)} name={`${t("idle (pipeline bubble)")} (${percent(line.waiting_s, line.step_time_s)})`} />
       </div>
       <div class="grid">
         <Panel width="w12" title={t("Streams of a device")} extra={<Trace id={props.id} model={props.model} />}>
@@ -105,51 +105,23 @@ function Timeline(props: { id: string; model: string; line: TimelineView }) {
             <span class="soft">{t("wheel or W S zoom, drag or A D move, click finds the operator")}</span>
           </div>
           <Chart option={option} ready={ready} click={click} height={130 + ROW * line.streams.length} label={t("Streams of a device")} />
-          {line.tasks.left_out > 0 && <p class="warn">{line.tasks.left_out} {t("left out")}</p>}
+          {line.bars.left_out > 0 && <p class="warn">{line.bars.left_out} {t("left out")}</p>}
         </Panel>
         {range && <RangeTable line={line} range={range} kindOf={(task) => kindOf(line, task)} nameOf={(stream) => streamNames(line, several)[line.streams.findIndex((each) => each.stream === stream)]!} />}
-        <Panel width="w6" title={t("Time of an average device")}>
-          <Causes
-            head={t("cause")} format={seconds} total={line.step_s}
-            rows={[
-              ...Object.entries(line.computing).filter(([, s]) => s > 0).map(([name, value]) => ({ name: t(name), value })),
-              { name: t("exposed communication"), value: line.exposed_s }, { name: t("idle (pipeline bubble)"), value: line.waiting_s },
-            ]}
-          />
-        </Panel>
-        {line.bubble && (
-          <Panel width="w6" title={t("Pipeline bubble by cause")}>
-            <table><tbody>{([
-              ["schedule, with equal stages", line.bubble.ideal_s], ["uneven stages", line.bubble.imbalance_s],
-              ["recompute", line.bubble.recomputation_s], ["communication", line.bubble.communication_s], ["whole", line.bubble.total_s],
-            ] as [string, number][]).map(([name, value]) => (
-              <tr key={name}><td>{t(name)}</td><td class="right">{signed(value, seconds)}</td><td class="right">{percent(value, line.step_s)}</td></tr>
-            ))}</tbody></table>
-          </Panel>
-        )}
-        <Panel width="w6" title={t("Communication")}>
-          <table>
-            <thead><tr><th scope="col">{t("kind")}</th><th scope="col">{t("for")}</th><th scope="col" class="right">{t("total")}</th>
-              <th scope="col" class="right">{t("exposed")}</th><th scope="col" class="right">{t("hidden")}</th></tr></thead>
-            <tbody>{line.communication.map((row, i) => (
-              <tr key={i}><td>{causeText(row.tier ? `${row.kind} in ${row.tier}` : row.kind)}</td><td>{t(row.cause)}</td><td class="right">{seconds(row.total_s)}</td>
-                <td class="right">{seconds(row.exposed_s)}</td><td class="right">{seconds(row.hidden_s)}</td></tr>
-            ))}</tbody>
-          </table>
-        </Panel>
+        {line.report.map((part) => <PartPanel key={part.title} width="w6" of={part} />)}
       </div>
     </>
   );
 }
 
 function kindOf(line: TimelineView, task: number): string {
-  const { words, kind, cause } = line.tasks;
+  const { words, kind, cause } = line.bars;
   const own = words[kind[task]!]!;
   return own === "compute" ? words[cause[task]!]! : own.replaceAll("_", "-");
 }
 
 function chartOf(line: TimelineView, several: boolean, wanted: string): object {
-  const { tasks } = line;
+  const { bars: tasks } = line;
   const row = new Map(line.streams.map((stream, i) => [stream.stream, i]));
   const bars = new Map<string, number[][]>();
   tasks.start_s.forEach((start, i) => {
@@ -177,7 +149,7 @@ function chartOf(line: TimelineView, several: boolean, wanted: string): object {
       { type: "inside", filterMode: "weakFilter", minSpan: 0.01 },
       { type: "slider", filterMode: "weakFilter", height: 18, bottom: 8, labelFormatter: (value: number) => seconds(value) },
     ],
-    xAxis: { type: "value", min: 0, max: line.step_s, ...axis(seconds) },
+    xAxis: { type: "value", min: 0, max: line.step_time_s, ...axis(seconds) },
     yAxis: { type: "category", inverse: true, data: shownNames, ...axis() },
     series: [...bars].map(([kind, data]) => ({
       type: "custom", name: t(kind), itemStyle: { color: series(COLOURS[kind] ?? 8) }, encode: { x: [0, 1], y: 2 }, data,
@@ -205,7 +177,7 @@ function bar(line: TimelineView, params: any, api: any): object | undefined {
     style: { fill: api.visual("color"), opacity: api.value(4) },
   };
   if (width < NAMED_PX) return rect;
-  const name = line.tasks.words[line.tasks.label[api.value(3)]!]!;
+  const name = line.bars.words[line.bars.label[api.value(3)]!]!;
   const text = { text: name.split(" ")[0]!.split(".").slice(-2).join("."), x: left + 3, y, fill: "#fff", fontSize: 10, verticalAlign: "middle", width: width - 6, overflow: "truncate" };
   return { type: "group", children: [rect, { type: "text", style: text, silent: true }] };
 }

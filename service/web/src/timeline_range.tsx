@@ -23,10 +23,10 @@ export function rangeOf(query: URLSearchParams, step_s: number): Range | undefin
 /** Seconds of a range by stream and cause; of a bar the part that is inside. */
 export function spentIn(line: TimelineView, kindOf: (task: number) => string, [from, to]: Range): Spent[] {
   const found = new Map<string, Spent>();
-  line.tasks.start_s.forEach((start, i) => {
-    const time_s = Math.min(to, line.tasks.end_s[i]!) - Math.max(from, start);
+  line.bars.start_s.forEach((start, i) => {
+    const time_s = Math.min(to, line.bars.end_s[i]!) - Math.max(from, start);
     if (time_s <= 0) return;
-    const [stream, kind] = [line.tasks.stream[i]!, kindOf(i)];
+    const [stream, kind] = [line.bars.stream[i]!, kindOf(i)];
     const key = `${stream} ${kind}`;
     if (!found.has(key)) found.set(key, { stream, kind, time_s: 0 });
     found.get(key)!.time_s += time_s;

@@ -2,7 +2,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Loaded } from "./api";
-import { percent } from "./format";
 import { said, t } from "./i18n";
 
 export function Panel(props: {
@@ -21,7 +20,7 @@ export function Fact(props: { name: string; value: number; format: (value: numbe
   return <data value={String(props.value)} data-fact={props.name}>{props.format(props.value)}</data>;
 }
 
-export function Kpi(props: { value: ComponentChildren; name: string; share?: number; title?: string }) {
+export function Kpi(props: { value: ComponentChildren; name: ComponentChildren; share?: number; title?: string }) {
   const over = (props.share ?? 0) > 1;
   return (
     <div class="kpi" title={props.title}>
@@ -46,42 +45,6 @@ export function Shown<T>(props: { of: Loaded<T>; children: (data: T) => Componen
   if (error) return <Failure error={error} />;
   if (data === undefined) return <p class="busy" role="status">{t("Loading")} …</p>;
   return <>{props.children(data)}</>;
-}
-
-export interface Cause {
-  name: string;
-  value: number;
-  detail?: string;
-  href?: string;
-}
-
-/** A table of parts of a whole, each with its bar. */
-export function Causes(props: {
-  rows: Cause[]; total?: number; head: string; format: (value: number) => string;
-}) {
-  const total = props.total ?? props.rows.reduce((sum, row) => sum + row.value, 0);
-  const most = Math.max(...props.rows.map((row) => row.value), 1e-300);
-  return (
-    <table class="causes">
-      <thead>
-        <tr>
-          <th scope="col">{props.head}</th><th scope="col" class="bar"><span class="skip">{t("share")}</span></th>
-          <th scope="col" class="right">{t("amount")}</th><th scope="col" class="right">%</th>
-        </tr>
-      </thead>
-      <tbody>
-        {props.rows.map((row) => (
-          <tr key={row.name}>
-            <td>{row.href ? <a href={row.href}>{row.name}</a> : row.name}
-              {row.detail && <div class="soft">{row.detail}</div>}</td>
-            <td class="bar"><div class="fill" style={{ width: `${(100 * row.value) / most}%` }} /></td>
-            <td class="right">{props.format(row.value)}</td>
-            <td class="right">{percent(row.value, total)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
 }
 
 export interface Column<Row> {

@@ -2,12 +2,13 @@
 import { useCallback, useEffect } from "preact/hooks";
 import { useGet } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
-import { bytes, count, percent, seconds, signed } from "./format";
+import { bytes, count, seconds } from "./format";
 import { linksBetween, t } from "./i18n";
+import { Parts } from "./parts";
 import { link, setQuery, useRoute } from "./router";
 import { colour, series } from "./theme";
 import type { SizesView, Step, Summary, WhatIfView } from "./types";
-import { Fact, Failure, Panel, useSettled } from "./ui";
+import { Failure, Panel, useSettled } from "./ui";
 
 export function WhatIf(props: { id: string; summary: Summary }) {
   const { id, summary } = props;
@@ -16,7 +17,7 @@ export function WhatIf(props: { id: string; summary: Summary }) {
   const asked = new URLSearchParams();
   if (power("devices")) asked.set("devices", String(Math.round(summary.devices * 2 ** power("devices"))));
   if (power("batch")) asked.set("batch", String(Math.max(1, Math.round(summary.batch * 2 ** power("batch")))));
-  const limit = summary.limit_bytes;
+  const limit = summary.memory_limit_bytes;
   if (power("memory") && limit) asked.set("memory_bytes", String(limit * 2 ** (power("memory") / 2)));
   for (const tier of summary.tiers) {
     if (power(`bw.${tier.name}`)) asked.append("bandwidth", `${tier.name}:${2 ** (power(`bw.${tier.name}`) / 2)}`);
@@ -81,43 +82,15 @@ function Slider(props: { name: string; title: string; powers: number[]; told: (p
   );
 }
 
-/** Name, value and form; the key that other views have the value under. */
-type Row = [string, (step: Step) => number, (value: number) => string, string?];
-
 function Result(props: { found: WhatIfView; busy: boolean }) {
-  const { before, after } = props.found;
-  const rows: Row[] = [
-    ["step", (s) => s.step_s, seconds, "step_s"], ["computation", (s) => s.computing_s, seconds],
-    ["exposed communication", (s) => s.exposed_s, seconds], ["hidden communication", (s) => s.hidden_s, seconds],
-    ["idle (pipeline bubble)", (s) => s.waiting_s, seconds], ["step, simulated", (s) => s.simulated_s, seconds], ["samples per second", (s) => s.samples_per_s, count, "samples_per_s"],
-    ["samples per second and device", (s) => s.samples_per_device_s, count], ["peak memory", (s) => s.peak_bytes, bytes, "peak_bytes"],
-    ["devices", (s) => s.devices, count, "devices"], ["batch", (s) => s.batch, count, "batch"],
-  ];
+  const { before, after, report } = props.found;
   const option = useCallback(() => chartOf(before, after), [before, after]);
   return (
     <Panel title={t("The step, as planned and as asked")} extra={<span class="soft" role="status">{props.busy ? t("simulating …") : ""}</span>}>
       <Chart option={option} height={150} label={t("The step, as planned and as asked")} />
-      <table>
-        <thead><tr><th scope="col" /><th scope="col" class="right">{t("as planned")}</th><th scope="col" class="right">{t("as asked")}</th>
-          <th scope="col" class="right">{t("change")}</th><th scope="col" class="right">×</th></tr></thead>
-        <tbody>{rows.map(([name, of, format, fact]) => (
-          <tr key={name}><td>{t(name)}</td><td class="right">{fact ? <Fact name={fact} value={of(before)} format={format} /> : format(of(before))}</td><td class="right"><b>{format(of(after))}</b></td>
-            <td class="right">{signed(of(after) - of(before), format, of(after) * 100)}</td>
-            <td class="right">{of(before) ? (of(after) / of(before)).toFixed(3) : "–"}</td></tr>
-        ))}
-        {(before.expected_s || after.expected_s) && (
-          <tr><td>{t("step, 90 % of comparable published runs")}</td><td class="right">{ends(before)}</td><td class="right"><b>{ends(after)}</b></td><td /><td /></tr>
-        )}</tbody>
-      </table>
-      <p />
-      <p role="status" class={after.fits ? "good" : "bad"}>{after.fits ? t("It fits into memory") : t("It does not fit into memory")}
-        {after.limit_bytes !== null && `: ${bytes(after.peak_bytes)} / ${bytes(after.limit_bytes)} (${percent(after.peak_bytes, after.limit_bytes)})`}</p>
+      <Parts of={[{ ...report, title: "" }]} />
     </Panel>
   );
-}
-
-function ends(step: Step): string {
-  return step.expected_s?.map(seconds).join(" – ") ?? "–";
 }
 
 function chartOf(before: Step, after: Step): object {

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exporters.formats import FORMATS, Format
-from exporters.mindspore.names import Names, bundled_names, name_rules, names_for
-from exporters.mindspore.symbols import planned_sizes
+from exporters.formats import FORMATS, Format, Names, bundled_names, planned_sizes
 from exporters.settings import Setting, Settings
 from importers.mindir.listing import listed_primitives
 from ir.plan import Plan
@@ -112,7 +110,7 @@ def _names(form: Format, plan: Plan, names: str | None) -> Names | None:
         raise UserError(f"{form.name} takes no names", "names", "leave names out")
     if names not in bundled_names():
         raise unknown_name("network", names[:80], bundled_names(), "names")
-    return names_for(plan, name_rules(names))
+    return form.names(plan, names)
 
 
 def _suffix(form: Format, suffix: str | None) -> str:

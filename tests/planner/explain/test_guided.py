@@ -83,4 +83,5 @@ def test_with_a_guide_the_planted_limit_is_named_too() -> None:
     alike = Subject(planted.case, planted.node).alike(planted.candidate)
     found = explained(planted.case, planted.node, asked=alike.tolist())
     assert found.rivals[0].reasons[0].kind == "memory limit"
+    assert found.memory is not None
     assert found.memory.is_binding

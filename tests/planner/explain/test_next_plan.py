@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from costmodel.collectives import Collective, CollectiveModel
 from ir.plan import Plan
 from planner.explain.next_plan import next_plan, with_rates
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import mlp
 from topology.catalogue import named_cluster
+from topology.mesh import tier_mesh
 
 pytestmark = pytest.mark.fast
 
@@ -38,6 +40,12 @@ def test_rates_change_by_what_was_measured() -> None:
     slow = with_rates(MACHINE, 2.0, 4.0)
     assert slow.chip.peak_flops["bfloat16"] * 2 == MACHINE.chip.peak_flops["bfloat16"]
     assert slow.tiers[-1].latency_s == 4 * MACHINE.tiers[-1].latency_s
+    for nbytes in (1e3, 1e6, 1e9):
+        was_s, is_s = (
+            CollectiveModel(each, tier_mesh(each)).time_s(Collective.ALL_REDUCE, nbytes, (0,))
+            for each in (MACHINE, slow)
+        )
+        assert is_s == pytest.approx(4 * was_s, rel=1e-6)
 
 
 @pytest.mark.parametrize("bad", [0.0, float("nan"), float("inf"), -1.0])

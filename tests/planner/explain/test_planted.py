@@ -168,10 +168,12 @@ def test_what_a_candidate_costs_is_the_sum_of_its_parts(models: dict[str, Lowere
 def test_memory_has_a_price_only_where_it_binds(models: dict[str, Lowered]) -> None:
     bound = next(limited(models["torch"], 0.7))
     tight = explained(bound.case, bound.node, rivals=0).memory
+    assert tight is not None
     assert tight.is_binding
     assert tight.price_s_per_gib > 0
     free = next(pinned(models["torch"]))
     loose = explained(free.case, free.node, rivals=0).memory
+    assert loose is not None
     assert not loose.is_binding
     assert loose.price_s_per_gib == 0.0
 

@@ -144,6 +144,7 @@ def test_where_memory_binds_in_a_stage_too() -> None:
     every = case.posed.allowed()
     for operator in ("op_matmul_2", "op_matmul_6"):
         found = why(plan, operator, rivals=4)
+        assert found.memory is not None
         assert found.memory.is_binding
         number = case.node_of(operator)
         fitting = [rival for rival in found.rivals if rival.delta_s is not None]

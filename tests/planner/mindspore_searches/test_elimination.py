@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.mindspore_strategies import strategy_of
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.mindspore_searches.elimination import MindsporeElimination
-from planner.pipeline.objectives import strategy_of
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.solvers import Budget, Solution
 from planner.solvers.exhaustive import Exhaustive

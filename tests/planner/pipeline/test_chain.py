@@ -45,20 +45,20 @@ def times_of(table: StageTable, row: Row, micro_batches: int) -> list[float]:
 
 
 def enumerated(
-    table: StageTable, devices: int, micro_batches: int, chunks: int, stages: tuple[int, int] | None
+    table: StageTable, devices: int, micro_batches: int, stages: tuple[int, int] | None
 ) -> float:
     """The best of everything that can be done."""
     fewest, most = stages or (1, devices)
     found = (times_of(table, row, micro_batches) for row in rows(table, devices)
              if fewest <= len(row) <= most)  # fmt: skip
-    steps = (pipeline_time_s(own, micro_batches, chunks) for own in found if max(own) < math.inf)
+    steps = (pipeline_time_s(own, micro_batches) for own in found if max(own) < math.inf)
     return min(steps, default=math.inf)
 
 
 @st.composite
 def problems(
     draw: st.DrawFn,
-) -> tuple[StageTable, int, int, int, tuple[int, int] | None]:
+) -> tuple[StageTable, int, int, tuple[int, int] | None]:
     count = draw(st.integers(1, 5))
     sizes = draw(st.sampled_from([(1,), (1, 2), (2,), (1, 2, 4)]))
     numbers = st.integers(1, 9)
@@ -74,22 +74,18 @@ def problems(
     entry = entry_s if draw(st.booleans()) else None
     fewest = draw(st.integers(1, 3))
     stages = (fewest, fewest + draw(st.integers(0, 2))) if draw(st.booleans()) else None
-    devices, micro, chunks = (
-        draw(st.integers(1, 5)),
-        draw(st.integers(1, 6)),
-        draw(st.integers(1, 2)),
-    )
-    return StageTable(time_s, sizes, tuple(within), entry), devices, micro, chunks, stages
+    devices, micro = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    return StageTable(time_s, sizes, tuple(within), entry), devices, micro, stages
 
 
 @given(problems(), st.sampled_from([0.0, 0.3]))
 def test_it_equals_enumeration(
-    problem: tuple[StageTable, int, int, int, tuple[int, int] | None], spacing: float
+    problem: tuple[StageTable, int, int, tuple[int, int] | None], spacing: float
 ) -> None:
     """Exact without a spacing; with one the bound holds, and what is found can be."""
-    table, devices, micro_batches, chunks, stages = problem
-    expected = enumerated(table, devices, micro_batches, chunks, stages)
-    found = cut_chain(table, devices, micro_batches, chunks=chunks, stages=stages, spacing=spacing)
+    table, devices, micro_batches, stages = problem
+    expected = enumerated(table, devices, micro_batches, stages)
+    found = cut_chain(table, devices, micro_batches, stages=stages, spacing=spacing)
     if found is None:
         assert math.isinf(expected)
         return
@@ -106,10 +102,10 @@ def test_it_equals_enumeration(
 
 @given(problems(), st.sampled_from([0.0, 0.3]), st.integers(0, 99))
 def test_what_all_stages_do_together_bounds_a_step_too(
-    problem: tuple[StageTable, int, int, int, tuple[int, int] | None], spacing: float, seed: int
+    problem: tuple[StageTable, int, int, tuple[int, int] | None], spacing: float, seed: int
 ) -> None:
     """As enumeration says without a spacing; with one it is no more."""
-    shared, devices, micro_batches, _, stages = problem
+    shared, devices, micro_batches, stages = problem
     shared = replace(shared, within_s=())
     draw = np.random.default_rng(seed).random(shared.time_s.shape)
     steady = replace(shared, time_s=np.where(np.isfinite(shared.time_s), 9 * draw, np.inf))

@@ -15,6 +15,7 @@ from ir.plan_file import plan_from_json, plan_to_json
 from planner import explain
 from planner.difference import difference
 from planner.pipeline.pipeline_search import STAGES_GAIN, STAGES_PROMISE
+from planner.repricing.other_circumstances import Factors
 from planner.request import NEEDED, PROMISING, SearchRequest
 from planner.requests.options.searches import SearchOptions
 from planner.requests.plan_json import found
@@ -27,7 +28,7 @@ from planner.whatif.axes import Place, of_place, parse_axes
 from planner.whatif.tasks import Asked, sweep_of, task_at
 from planner.whatif.workbench import Workbench, result_of
 from service.views.summary import summary_view
-from service.views.whatif import Factors, whatif_view
+from service.views.whatif import whatif_view
 from tests.builders import mlp
 from tests.executors.test_pipeline import verdict_on
 from tests.planner.whatif.sweeps import asked

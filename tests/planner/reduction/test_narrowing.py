@@ -13,9 +13,9 @@ from planner.problem import Problem
 from planner.reduction import reduced
 from planner.reduction.edges import NoAnswerError
 from planner.reduction.network import Network
+from planner.reduction.problem_network import network_of
 from planner.reduction.state import without
 from planner.solvers.dual import Dual
-from planner.solvers.local_search import network_of
 from tests.planner.networks import best_by_trying, networks
 from tests.planner.solvers.random_problems import problems
 

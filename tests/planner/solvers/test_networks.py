@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from planner.problem import Problem
 from planner.reduction import reduced
+from planner.reduction.problem_network import network_of
+from planner.reduction.restriction import restricted
 from planner.solvers import Budget, kernels, solver_by_name
 from planner.solvers.dual import Dual
 from planner.solvers.exhaustive import Exhaustive
 from planner.solvers.kernels.arrays import empty_tree, fill
 from planner.solvers.kernels.forests import improve, space_for
 from planner.solvers.kernels.messages import cost_of
-from planner.solvers.local_search import network_of
 from tests.planner.solvers.random_problems import deep_problem, problems
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -69,6 +70,16 @@ def test_prices_bound_the_optimum(problem: Problem) -> None:
     dual.run(100)
     if best.is_answer:
         assert dual.bound <= best.cost_s * (1 + 1e-9)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("solver", ["lagrangian", "local_search"])
+def test_the_optimum_lies_between_bound_and_answer(solver: str) -> None:
+    problem = _with_memory_of_pairs(layers=1)
+    small = restricted(problem, [np.arange(min(size, 2)) for size in problem.sizes])
+    best, found = (solver_by_name(name).solve(small, Budget()) for name in ("exhaustive", solver))
+    assert found.is_answer
+    assert found.bound_s * (1 - 1e-9) <= best.cost_s <= found.cost_s * (1 + 1e-12)
 
 
 def test_what_reductions_do_not_know_is_refused() -> None:

@@ -17,7 +17,9 @@ from costmodel.software import GENERIC
 from planner.problem import EdgeTable, NodeTable, Overlap, Problem
 from planner.reduction.restriction import restricted
 from planner.solvers import Budget, solver_by_name
+from planner.solvers import overlap as overlap_solver
 from planner.solvers.bounding_sums import bounding_sums
+from planner.solvers.overlap import best_prices
 from tests.planner.problem_faults import validate
 from tests.planner.solvers.random_problems import problems
 
@@ -142,3 +144,28 @@ def test_the_sums_of_equal_layers_bound_what_is_least(problem: Problem, seed: in
     for sums, choice in found:
         assert sums.overlap is None
         assert sums.sum_s(choice) <= best_s * (1 + 1e-9) + 1e-12
+
+
+@given(seed=seeds, compute=st.sampled_from([0.5, 1.0, 20.0]))
+def test_the_best_prices_are_those_of_the_linear_program(seed: int, compute: float) -> None:
+    rng = np.random.default_rng(seed)
+    form = StepForm(int(rng.integers(1, 3)), int(rng.choice([1, 4])))
+    loads = rng.random((int(rng.integers(1, 4)), form.loads.count))
+    loads[:, [form.loads.FORWARD, form.loads.BACKWARD]] *= compute
+    height_s, prices = best_prices(form, loads)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overlap_solver, "_on_the_longest", lambda *_: None)
+        program_s, of_program = best_prices(form, loads)
+    assert height_s == pytest.approx(program_s, rel=1e-9)
+    assert prices == pytest.approx(of_program, abs=1e-12)
+
+
+def test_where_compute_is_always_longest_no_linear_program_is_solved() -> None:
+    form = StepForm(2, 4)
+    loads = np.ones((3, form.loads.count))
+    loads[:, [form.loads.FORWARD, form.loads.BACKWARD]] = [[5.0, 9.0], [6.0, 8.0], [7.0, 9.0]]
+    times = np.array([window.times for window in form.windows])
+    found = overlap_solver._on_the_longest(form.windows_s(loads), times, loads[:, 0])
+    assert found is not None
+    assert found[0] == pytest.approx(form.time_s(loads).min())
+    assert np.array_equal(found[1], form.all_on_compute())

@@ -8,7 +8,6 @@ import pytest
 
 from ir.graph import OpGraph
 from planner.repricing.other_machine import repriced
-from planner.whatif.axes import scaled
 from planner.whatif.report import around
 from planner.whatif.sweep import Count, Store
 from planner.whatif.tasks import PointTask, sweep_of
@@ -37,7 +36,7 @@ def test_a_response_is_the_slope_between_two_searches() -> None:
     (task,) = sweep.tasks
     found = around(sweep, task.key, 0.2, LocalEngine(1), Store(None))
     world = next(w for w in found.worlds if dict(w.factors) == {"compute": 1 / 1.2})
-    machine = scaled(task.machine.cluster, compute=1 / 1.2)
+    machine = task.machine.cluster.scaled(compute=1 / 1.2)
     bench = Workbench(sweep.graphs, keep_plans=False)
     from planner.search import search  # noqa: PLC0415
 

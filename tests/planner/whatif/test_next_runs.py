@@ -126,5 +126,5 @@ def test_the_command_writes_rows_that_validate_takes(
 
 def test_numbers_that_cannot_be_are_refused() -> None:
     asked = RankingOptions(devices=8, batch=64, cluster="h100", next_runs=1000)
-    with pytest.raises(UserError, match="between 1 and 100"):
+    with pytest.raises(UserError, match="from 0 to 100"):
         ranked(asked, configuration(LLAMA), LLAMA)

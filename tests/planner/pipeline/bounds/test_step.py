@@ -20,7 +20,6 @@ from costmodel.simulation.step_in_order import in_order_s
 from ir.plan import Pipeline, PipelineStage
 from planner.pipeline.bounds.step import (
     Least,
-    PieceLeast,
     cut_step_s,
     given_step_s,
     least_step_s,
@@ -163,7 +162,7 @@ def test_no_step_in_its_order_is_shorter(data: st.DataObject, shape: Configurati
                                     sync_s=sync, update_s=update))  # fmt: skip
         steady = there + back
         shared = steady + once / shape.micro_batches
-        pieces.append(PieceLeast(shared, steady, steady + once, update))
+        pieces.append(Least(shared, steady, steady + once, update))
     name = "1f1b" if shape.chunks == 1 else "interleaved"
     pipeline = Pipeline(name, shape.micro_batches, 1, tuple(stages), chunks=shape.chunks)
     found = in_order_s(pipeline)
@@ -192,7 +191,7 @@ def test_the_least_of_all_cuts_is_no_more_than_that_of_any(
     found = least_step_s(least, shape)
     assert found <= min(every) * (1 + 1e-9)
     closely = [
-        given_step_s([PieceLeast(*(t[span] for t in own)) for span in spans], shape, closely=True)
+        given_step_s([Least(*(t[span] for t in own)) for span in spans], shape, closely=True)
         for spans in _cuts(count, stages)
     ]
     assert least_step_s(least, shape, closely=True) <= min(closely) * (1 + 1e-9)

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from ir.batch import BatchError
 from ir.plan import NamedLayout, Plan, PlannedTensor
+from planner.repricing.other_circumstances import scaled_cluster
 from planner.repricing.other_size import resized_mesh, with_other_batch
 from planner.request import RequestError
-from service.views.whatif import scaled_cluster
 from topology.cluster import Cluster
 
 POWERS = range(-5, 6)
 """Of two, by which devices and batch may differ from those of the plan."""
 
 
-def sizes_view(plan: Plan) -> dict[str, Any]:
-    """What a what-if can ask of a plan, ascending; its own sizes are among them."""
+def possible_sizes(plan: Plan) -> tuple[list[int], list[int]]:
+    """Numbers of devices and batches that keep the splits, ascending; the plan's among them."""
     if not plan.pipeline.is_single:
-        return {"devices": [plan.devices], "batch": list(_global_batches(plan))}
+        return [plan.devices], list(_global_batches(plan))
     mesh = {name: size for name, size, _ in plan.mesh}
     devices = [n for n in _scaled(plan.devices) if n == plan.devices or _has_room(plan, n)]
-    return {"devices": devices, "batch": list(_batches(plan, mesh))}
+    return devices, list(_batches(plan, mesh))
 
 
 def _scaled(value: int) -> Iterator[int]:

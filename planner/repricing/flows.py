@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from costmodel.collectives import Collective
 from ir.plan import Plan, PlannedCollective
 from ir.plan_stages import MeshAxes, part_cluster, received, stage_mesh, stage_ranks
-from topology.cluster import Cluster
+from planner.repricing.binding_tiers import tier_times
+from report.traffic import TierLoad
+from topology.cluster import Cluster, TierKind
 from topology.mesh import rank_groups
 
 FloatArray = NDArray[np.float64]
@@ -137,3 +139,30 @@ def between_devices(plan: Plan, flows: Sequence[Flow], devices: int) -> FloatArr
             for one, two in itertools.permutations(shown, 2):
                 out[one, two] += flow.nbytes / (len(group) - 1)
     return out
+
+
+def tier_loads(plan: Plan, flows: Sequence[Flow]) -> tuple[TierLoad, ...]:
+    """What a step does with the links of each tier, the outermost first."""
+    times, step_s = tier_times(plan), plan.estimate.step_time_s
+    loads = []
+    for number, tier in enumerate(Cluster.from_dict(plan.cluster).tiers):
+        sent = [0.0] * plan.pipeline.parts
+        for flow in flows:
+            sent[flow.part] += flow.nbytes * (flow.tier == number)
+        links = max(tier.size - 1, 1) if tier.kind is TierKind.FULL_MESH else 1
+        capacity = tier.bandwidth_bytes_per_s * links * step_s
+        loads.append(
+            TierLoad(
+                name=tier.name,
+                size=tier.size,
+                kind=tier.kind.value,
+                transport=tier.transport,
+                bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s,
+                latency_s=tier.latency_s,
+                sent_bytes=max(sent),
+                busy=max(sent) / capacity if capacity > 0 else 0.0,
+                time_s=times[tier.name].exposed_s,
+                hidden_s=times[tier.name].hidden_s,
+            )
+        )
+    return tuple(loads)
