@@ -87,6 +87,7 @@ def test_a_row_of_layouts_becomes_files(
     assert any("a step of" in head and "GiB" in head for head in heads)
 
 
+@pytest.mark.fast
 def test_one_framework_from_another(
     planner: Callable[..., Any], recipe: Path, tmp_path: Path
 ) -> None:

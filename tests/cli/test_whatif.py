@@ -60,6 +60,7 @@ def test_a_batch_is_the_global_batch_of_a_step_that_may_be_cut(
     assert point["stages"] == 2
 
 
+@pytest.mark.fast
 def test_a_mix_of_steps_that_may_be_cut_is_in_the_text_and_in_json(
     planner: Planner, mlp: Path, tmp_path: Path
 ) -> None:
