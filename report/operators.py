@@ -28,6 +28,11 @@ class OperatorFacts:
     """Whether a result of it is computed again in the backward pass."""
 
     @property
+    def layouts(self) -> str:
+        """Of operands and results."""
+        return f"{self.inputs} -> {self.outputs or 'a scalar'}"
+
+    @property
     def compute_s(self) -> float:
         """In one step, with what is computed again."""
         return self.planned.compute_s + self.planned.recompute_s
@@ -45,8 +50,7 @@ class ParameterFacts:
     nbytes: float
     held_bytes: float
     """Of a device, at rest."""
-    rest: str
-    used: str
+    layouts: str
     communication_s: float
     """Exposed, of its collectives, in one step."""
 
@@ -121,8 +125,7 @@ def parameter_facts(plan: Plan) -> tuple[ParameterFacts, ...]:
             tensor,
             parameter_bytes(tensor),
             parameter_bytes(tensor) * local_share(tensor.layout, axis_sizes(plan, tensor.stage)),
-            axes.layout(tensor.layout),
-            _used(tensor, axes),
+            rest_and_use(tensor, axes),
             spent.get(tensor.name, 0.0),
         )
         for tensor in plan.parameters
@@ -146,7 +149,7 @@ def operator_groups(plan: Plan) -> tuple[OperatorGroup, ...]:
             compute_s=math.fsum(f.compute_s for f in own),
             communication_s=math.fsum(f.communication_s for f in own),
             held_bytes=math.fsum(f.held_bytes for f in own),
-            layouts=f"{own[0].inputs} -> {own[0].outputs or 'a scalar'}",
+            layouts=own[0].layouts,
         )
         for own in members.values()
     ]
@@ -194,12 +197,9 @@ def _shown(names: Sequence[str]) -> str:
 
 def rest_and_use(tensor: PlannedTensor, axes: Axes) -> str:
     """The layout of a parameter at rest, and as used if that is another."""
-    rest, used = axes.layout(tensor.layout), _used(tensor, axes)
+    rest = axes.layout(tensor.layout)
+    used = "not read" if tensor.used is None else axes.layout(tensor.used)
     return rest if used == rest else f"{rest} -> {used}"
-
-
-def _used(tensor: PlannedTensor, axes: Axes) -> str:
-    return "not read" if tensor.used is None else axes.layout(tensor.used)
 
 
 def parameter_bytes(tensor: PlannedTensor) -> float:
@@ -233,3 +233,8 @@ def _communication(plan: Plan, readers: Mapping[str, str]) -> dict[str, float]:
         owner = item.operator or readers.get(item.tensor) or makers.get(item.tensor, "")
         spent[owner] = spent.get(owner, 0.0) + item.exposed_s
     return spent
+
+
+def dims_text(dims: Sequence[int]) -> str:
+    """Dims of a tensor, such as `64x512`."""
+    return "x".join(map(str, dims)) or "1"

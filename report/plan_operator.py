@@ -10,6 +10,7 @@ from ir.graph import Op
 from ir.layout import Layout
 from ir.plan import NamedLayout, Plan, PlannedCollective
 from ir.plan_stages import MeshAxes, stage_mesh
+from report.operators import dims_text
 from report.tables import Head, Lines, Part, Table, Unit
 from topology.units import format_seconds
 
@@ -173,12 +174,8 @@ def parts(facts: OperatorReport) -> Iterator[Part]:
 
 def _tensor_lines(tensors: Sequence[NamedTensor]) -> Iterator[str]:
     for each in tensors:
-        layout = f"{each.layout} of {_dims_text(each.shard)}" if each.layout else each.role
-        yield f"{each.tensor} {_dims_text(each.dims)} {each.dtype}: {layout}"
+        layout = f"{each.layout} of {dims_text(each.shard)}" if each.layout else each.role
+        yield f"{each.tensor} {dims_text(each.dims)} {each.dtype}: {layout}"
         yield from (f"  {line}" for line in each.neighbours[:_MOST_NEIGHBOURS])
         if len(each.neighbours) > _MOST_NEIGHBOURS:
             yield f"  and {len(each.neighbours) - _MOST_NEIGHBOURS} others"
-
-
-def _dims_text(dims: Sequence[int]) -> str:
-    return "x".join(str(d) for d in dims) or "1"

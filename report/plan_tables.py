@@ -6,8 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ir.causes import links_between
+from ir.plan import Plan
 from ir.plan_estimate import Baseline
-from report.operators import OperatorGroup, ParameterGroup
+from report.operators import (
+    OperatorGroup,
+    ParameterGroup,
+    dims_text,
+    operator_facts,
+    parameter_facts,
+)
 from report.plan import PlanReport, TimeCause, faster
 from report.tables import Column, Lines, Table, Unit, percent, share
 from topology.units import format_bytes, format_count, format_seconds
@@ -204,16 +211,44 @@ def parameter_table(report: PlanReport, groups: Sequence[ParameterGroup]) -> Tab
         ("parameter", Unit.NAME), ("count", Unit.NUMBER), ("dims", Unit.CODE),
         ("bytes", Unit.BYTES), ("layouts", Unit.CODE),
     )  # fmt: skip
-    rows = [
-        (g.where, g.count, "x".join(map(str, g.example.dims)) or "1", g.nbytes, g.layouts)
-        for g in groups
-    ]
+    rows = [(g.where, g.count, dims_text(g.example.dims), g.nbytes, g.layouts) for g in groups]
     rest, after = report.parameters[len(groups) :], []
     if rest:
         nbytes = format_bytes(sum(g.nbytes for g in rest))
         after = [f"and {sum(g.count for g in rest)} others in {len(rest)} groups, {nbytes}"]
     title = "Largest parameters: layout at rest -> as used, where different"
     return Table.of(title, columns, rows, after=after)
+
+
+def every_operator(plan: Plan) -> Table:
+    """All operators in the plan's order."""
+    code, seconds = Unit.CODE, Unit.SECONDS
+    columns = (
+        ("operator", Unit.NAME), ("place", code), ("kind", code), ("time", seconds),
+        ("forward", seconds), ("backward", seconds), ("recompute", seconds), ("exposed", seconds),
+        ("held", Unit.BYTES), ("layouts", code),
+    )  # fmt: skip
+    rows = [
+        (op.name, op.scope, op.label, f.time_s, op.compute_s - op.backward_s, op.backward_s,
+         op.recompute_s, f.communication_s, f.held_bytes, f.layouts)
+        for f in operator_facts(plan) for op in (f.planned,)
+    ]  # fmt: skip
+    return Table.of("Operators", columns, rows)
+
+
+def every_parameter(plan: Plan) -> Table:
+    """All parameters in the model's order."""
+    code, seconds = Unit.CODE, Unit.SECONDS
+    columns = (
+        ("parameter", Unit.NAME), ("dims", code), ("type", code), ("bytes", Unit.BYTES),
+        ("on a device", Unit.BYTES), ("exposed", seconds), ("update", seconds), ("layouts", code),
+    )  # fmt: skip
+    rows = [
+        (f.planned.name, dims_text(f.planned.dims), f.planned.dtype, f.nbytes, f.held_bytes,
+         f.communication_s, f.planned.update_s, f.layouts)
+        for f in parameter_facts(plan)
+    ]  # fmt: skip
+    return Table.of("Parameters", columns, rows)
 
 
 def recomputed_lines(report: PlanReport, most: int) -> Lines:

@@ -28,6 +28,7 @@ from service.views.comparison import comparison_view
 from service.views.memory import memory_view
 from service.views.operator import operator_view
 from service.views.summary import summary_view
+from service.views.table import table_view
 from service.views.timeline import timeline_view
 from service.views.whatif import whatif_view
 from service.views.why import explanation_view, glance_view, why_view
@@ -211,6 +212,9 @@ def reports(of: Plan) -> Iterator[dict[str, Any]]:
     """Every part of the report that the page shows of a plan."""
     name, other = of.operators[0].name, plan_of("attention", 8)
     yield from summary_view(of)["report"].values()
+    for table in table_view(of).values():
+        columns = [(heading, unit) for heading, unit, _ in table["columns"]]
+        yield {"title": table["title"], "columns": columns, "rows": []}
     memory = memory_view(of)
     yield from (*memory["report"].values(), memory["holders"])
     yield from (cluster_view(of)["report"], mesh_view(of)["report"])

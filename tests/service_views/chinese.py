@@ -137,6 +137,6 @@ def _is_told(text: str) -> bool:
 
 _TENSOR = re.compile(r"\S+ [\dx]+ \w+: (.+ of [\dx]+|\w+)")
 """A tensor with dims, element type, layout and shard."""
-_LETTER = re.compile(r"[A-Z]: \S.* -> \S.*|[AB]: \S+")
-"""A candidate with its layouts, or a plan with its name."""
-_WORDS = re.compile(r"(?<![\w.*-])[a-z]{3,}(?![\w.*-])")
+_LETTER = re.compile(r"[A-Z]: \S.* -> \S.*|[AB]: \S+|[A-Z]\w+ \S*[_/]\S*")
+"""A candidate with its layouts, a plan with its name, or an operator's kind and name."""
+_WORDS = re.compile(r"(?<![\w.*-])[A-Za-z][a-z]{2,}(?![\w.*-])")

@@ -121,11 +121,11 @@ def test_the_timeline_ends_with_the_step_and_streams_do_not_overlap(name: str) -
 @pytest.mark.fast
 def test_a_table_has_every_operator_and_parameter() -> None:
     plan = plan_of("layers")
-    view = table_view(plan)
-    assert view["operators"]["name"] == [op.name for op in plan.operators]
-    assert view["parameters"]["name"] == [t.name for t in plan.parameters]
-    lengths = {len(v) for k, v in view["operators"].items() if k != "words"}
-    assert lengths == {len(plan.operators)}
+    for name, own in (("operators", plan.operators), ("parameters", plan.parameters)):
+        table = table_view(plan)[name]
+        names = table["columns"][0][2]
+        assert [table["words"][number] for number in names] == [each.name for each in own]
+        assert {len(values) for _, _, values in table["columns"]} == {len(own)}
 
 
 @pytest.mark.fast

@@ -87,8 +87,9 @@ function Find(props: { id: string; graph: GraphView }) {
     const at = nodes.name.findIndex((name, i) => [name, nodes.labels[nodes.label[i]!]!].some((each) => each.toLowerCase().includes(wanted)));
     if (at >= 0) return setQuery({ op: nodes.name[at] });
     const { operators } = await get<TableView>(view(props.id, "operators"));
-    const hit = operators.name.findIndex((name, i) => [name, operators.scope[i]!, operators.words[operators.label[i]!]!].some((each) => each.toLowerCase().includes(wanted)));
-    if (hit >= 0) setQuery({ op: operators.name[hit], level: "operators", open: undefined });
+    const [names, ...others] = operators.columns.slice(0, 3).map(([, , words]) => words.map((word) => operators.words[word]!));
+    const hit = names!.findIndex((name, i) => [name, ...others.map((each) => each[i]!)].some((each) => each.toLowerCase().includes(wanted)));
+    if (hit >= 0) setQuery({ op: names![hit], level: "operators", open: undefined });
     else setNone(text.trim());
   };
   return (

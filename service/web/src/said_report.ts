@@ -12,7 +12,7 @@ export const SAID_OF_REPORT: Said[] = [
   ["buffers of {} communicators, charged to the runtime reserve first", "{1} 个通信域的缓冲区，先计入运行时预留"],
   ["buffers of {} communicator, charged to the runtime reserve first", "{1} 个通信域的缓冲区，先计入运行时预留"],
   ["Heaviest operators: layouts of operands -> results", "最耗时的算子：操作数 -> 结果的布局"],
-  ["Heaviest operators", "最耗时的算子"], ["heaviest operators", "最耗时的算子"], ["Quality", "质量"],
+  ["Heaviest operators", "最耗时的算子"], ["heaviest operators", "最耗时的算子"], ["Quality", "质量"], ["Time", "时间"],
   ["and {} others in {} groups, {} % of the step", "以及另外 {2} 组中的 {1} 个，占一步的 {3} %"],
   ["and {} others in {} groups", "以及另外 {2} 组中的 {1} 个"], ["and {} others", "以及另外 {1} 个"],
   ["No plan of the space below is faster: proven by {}.", "下述空间中没有更快的方案：由 {1} 证明。"],
@@ -35,6 +35,9 @@ export const SAID_OF_REPORT: Said[] = [
   ["optimizer state of {} parameters is kept in host memory: at most {} for each device", "{1} 个参数的优化器状态存放在主机内存：每设备最多 {2}"],
   ["forward {}", "前向 {1}"], ["activation gradient {}", "激活梯度 {1}"], ["parameter gather {}", "参数收集 {1}"],
   ["gradient sync {}", "梯度同步 {1}"], ["inside operators {}", "算子内部 {1}"],
+
+  // All operators and parameters
+  ["Operators", "算子"], ["Parameters", "参数"], ["place", "位置"], ["bytes", "字节"],
 
   // Links and groups
   ["transport", "传输方式"], ["bytes of a device", "单设备字节数"], ["how often", "次数"], ["busy %", "繁忙 %"], ["all", "全部轴"],

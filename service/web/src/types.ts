@@ -68,16 +68,16 @@ export interface OperatorView {
   report: Part[];
 }
 
+/** A table of thousands of rows; cells of a text are numbers of words. */
+export interface Columnar {
+  title: string;
+  columns: [heading: string, unit: string, values: number[]][];
+  words: string[];
+}
+
 export interface TableView {
-  operators: {
-    name: string[]; label: number[]; scope: string[]; inputs: number[]; outputs: number[];
-    forward_s: number[]; backward_s: number[]; recompute_s: number[]; communication_s: number[];
-    time_s: number[]; held_bytes: number[]; words: string[];
-  };
-  parameters: {
-    name: string[]; dims: number[][]; dtype: number[]; bytes: number[]; held_bytes: number[]; rest: number[];
-    used: number[]; communication_s: number[]; update_s: number[]; words: string[];
-  };
+  operators: Columnar;
+  parameters: Columnar;
 }
 
 export interface TimelineView {

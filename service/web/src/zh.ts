@@ -65,9 +65,8 @@ export const ZH: Record<string, string> = {
   "With all else as planned.": "假定其余不变。", "All else is chosen anew": "正在重新选择其余部分",
   "Choose all else anew": "重新选择其余部分",
   // Tables
-  "Table": "表格", "Find by name, kind, place or layout": "按名称、种类、位置或布局查找", "operator": "算子", "again": "重算", "parameter": "参数", "dims": "维度",
-  "type": "类型", "on a device": "单设备", "layout at rest": "静止布局", "as used": "使用时", "update": "更新",
-  "layouts of operands → results": "布局：操作数 → 结果",
+  "Table": "表格", "Find by name, kind, place or layout": "按名称、种类、位置或布局查找", "operator": "算子", "parameter": "参数", "dims": "维度",
+  "type": "类型", "on a device": "单设备", "update": "更新",
   // Timeline and memory
   "step, simulated": "单步时间（仿真）", "step, as planned": "单步时间（按规划）", "exposed communication": "未被掩盖的通信", "idle (pipeline bubble)": "空闲（流水线气泡）",
   "Streams of a device": "设备上的流", "wheel zooms, drag moves, click finds the operator": "滚轮缩放，拖动平移，点击查找算子", "Time of an average device": "平均设备的时间",
