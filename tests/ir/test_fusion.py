@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ir.graph import Op, OpGraph, Role
@@ -114,6 +114,7 @@ def test_what_is_inside_a_composite_nobody_else_reads(graph: OpGraph) -> None:
         assert len(op.inputs) <= MAX_OPERANDS or not op.parts
 
 
+@settings(max_examples=40)
 @given(graphs())
 def test_the_composites_that_fusion_makes_compute_the_same_when_split(graph: OpGraph) -> None:
     """What fusion leaves can be run: in order, on what it names as operands."""

@@ -96,7 +96,7 @@ def test_explanations_have_chinese(name: str) -> None:
     found = summary(plan(name))
     told = [*found.limits, *(rival.reason for rival in found.rivals)]
     for operator in plan(name).operators[:3]:
-        answer = why(plan(name), operator.name)
+        answer = why(plan(name), operator.name, rivals=1)
         told += [reason.text for rival in answer.rivals for reason in rival.reasons]
     assert told
     assert not [line for text in told for line in without_chinese(text)]

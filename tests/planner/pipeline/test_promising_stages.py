@@ -133,7 +133,7 @@ def test_all_tell_the_same_step_of_promising_stages(target: str) -> None:
         "sweep": result_of(plan).step_s,
         "simulate": answer(simulate_plan(plan, Effects()))["estimate_s"],
         "diff": difference(plan, plan).step_time_s.first,
-        "operator": explain.why(plan, plan.operators[0].name).step_time_s,
+        "operator": explain.why(plan, plan.operators[0].name, rivals=1).step_time_s,
         "what if": whatif_view(plan, Factors())["before"]["step_s"],
     }
     assert told == {who: pytest.approx(plan.estimate.step_time_s, rel=1e-9) for who in told}

@@ -13,7 +13,7 @@ from planner.reduction.network import Network
 from tests.planner.networks import best_by_trying, networks
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(networks())
 def test_the_optimum_stays(net: Network) -> None:
     best = best_by_trying(net)

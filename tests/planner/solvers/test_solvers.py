@@ -26,7 +26,7 @@ PATIENT = ("lagrangian", "local_search")
 
 
 @given(problem=problems(limited=True))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_every_solver_reports_the_cost_of_the_problem_and_a_valid_bound(problem: Problem) -> None:
     optimum = Exhaustive().solve(problem, Budget())
     for name in SOLVERS:
@@ -37,7 +37,7 @@ def test_every_solver_reports_the_cost_of_the_problem_and_a_valid_bound(problem:
 @pytest.mark.fast
 @pytest.mark.parametrize("name", PATIENT)
 @given(problem=problems(limited=True))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_patient_solvers_report_the_cost_of_the_problem_and_a_valid_bound(
     name: str, problem: Problem
 ) -> None:
