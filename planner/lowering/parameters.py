@@ -72,6 +72,7 @@ class Parameters:
     readers: Mapping[str, Sequence[Op]]
     _columns: dict[int, tuple[LayoutTable, Columns]] = field(default_factory=dict)
     _state_bytes: dict[Interval, float] = field(default_factory=dict)
+    _each: dict[str, ParameterBytes] = field(default_factory=dict)
 
     def of(self, tensor: Tensor, layouts: LayoutTable) -> Parameter:
         """A parameter with these layouts at rest."""
@@ -95,8 +96,11 @@ class Parameters:
         return self._columns[id(layouts)][1]
 
     def _bytes(self, tensor: Tensor) -> ParameterBytes:
-        setting, graph = self.setting, self.liveness.graph
-        return tensor_bytes(graph, tensor, setting.optimizer, training=setting.training)
+        if tensor.name not in self._each:
+            setting, graph = self.setting, self.liveness.graph
+            own = tensor_bytes(graph, tensor, setting.optimizer, training=setting.training)
+            self._each[tensor.name] = own
+        return self._each[tensor.name]
 
     def _is_movable(self, tensor: Tensor) -> bool:
         states, each = self.setting.states, self._bytes(tensor)

@@ -19,6 +19,7 @@ from functools import partial
 import numpy as np
 
 from planner.problem import FloatArray
+from planner.solvers.alignment import Table, align, merge, widened
 from planner.solvers.elimination_order import Plan, Shape
 from planner.solvers.ledger import Numbers, Reuse
 
@@ -26,8 +27,6 @@ BLOCK_ENTRIES = 1 << 16
 """Entries of one block: 512 KiB of float64, about one second-level cache."""
 COMPILED_FROM = 1 << 29
 """Entries that a process visits before it loads the compiled loop: both take half a second."""
-Table = tuple[tuple[int, ...], FloatArray]
-"""Positions, ascending, and an array with one dimension for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,35 +213,6 @@ def _best_candidate(
     return int(total.argmin())
 
 
-def align(axes: tuple[int, ...], array: FloatArray) -> Table:
-    """Bring the dimensions of a table into ascending order of their positions.
-
-    Dimensions of one entry go, but for that of position 0.
-    """
-    order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-    positions = tuple([axes[i] for i in order if axes[i] == 0 or array.shape[i] > 1])
-    if order != tuple(range(len(axes))):
-        array = np.ascontiguousarray(array.transpose(order))
-    if len(positions) < array.ndim:
-        array = array.reshape(
-            [array.shape[i] for i, axis in enumerate(sorted(axes)) if axis in positions]
-        )
-    return positions, array
-
-
-def merge(tables: Sequence[Table]) -> list[Table]:
-    """Add each table into a wider one that has all its positions, if there is one."""
-    merged: list[Table] = []
-    for positions, array in sorted(tables, key=lambda table: -len(table[0])):
-        for number, (wider, total) in enumerate(merged):
-            if set(positions) <= set(wider):
-                merged[number] = (wider, total + _spread(positions, array, wider))
-                break
-        else:
-            merged.append((positions, array))
-    return merged
-
-
 def minimum_over_first(
     tables: Sequence[Table], positions: tuple[int, ...], sizes: Sequence[int]
 ) -> FloatArray:
@@ -262,7 +232,7 @@ def minimum_over_first(
         product = _product(merged, math.prod(shape))
         if product is not None:
             return product
-    spread = [_spread(mentioned, array, positions) for mentioned, array in merged]
+    spread = [widened(mentioned, array, positions) for mentioned, array in merged]
     if math.prod(shape) <= BLOCK_ENTRIES:
         return np.asarray(_total(spread).min(axis=0))
     result = np.empty(shape[1:])
@@ -313,7 +283,7 @@ def minimum_over_rest(
     tables: Sequence[Table], positions: tuple[int, ...], sizes: Sequence[int]
 ) -> FloatArray:
     """Minimum of the sum over all positions but 0, shape (sizes[0],)."""
-    spread = [_spread(mentioned, array, positions) for mentioned, array in merge(tables)]
+    spread = [widened(mentioned, array, positions) for mentioned, array in merge(tables)]
     shape = tuple([sizes[position] for position in positions])
     result = np.full(shape[0], np.inf)
     for rows in _row_blocks(shape):
@@ -321,15 +291,6 @@ def minimum_over_rest(
             block = _block(spread, slice(first, first + 1), rows)
             result[first] = min(result[first], _total(block).min())
     return result
-
-
-def _spread(
-    mentioned: tuple[int, ...], array: FloatArray, positions: tuple[int, ...]
-) -> FloatArray:
-    if mentioned == positions:
-        return array
-    at = dict(zip(mentioned, array.shape, strict=True))
-    return array.reshape([at.get(position, 1) for position in positions])
 
 
 def _total(spread: Sequence[FloatArray]) -> FloatArray:

@@ -220,8 +220,7 @@ class ExactRelaxation:
         self._plan = plan
         self._reuse = Reuse()
         self._programs: dict[tuple[IntTuple, IntTuple], Program] = {}
-        problem = ledger.problem
-        program = compile_program(plan, problem.node_table_of, problem.edge_table_of)
+        program = self._program(ledger.problem.node_table_of, ledger.problem.edge_table_of)
         self.work = program.work
         """Table entries that one pass visits, prices apart."""
         self.kept = program.kept

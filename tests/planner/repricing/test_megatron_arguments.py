@@ -88,7 +88,7 @@ def test_stages_that_are_told_are_all_kept(
     """However long it takes to price the places between them."""
     monkeypatch.setattr("planner.pipeline.segments.MOST_PRICED", 0)
     monkeypatch.setattr("planner.pipeline.segments.FEWEST_CUTS", 1)
-    monkeypatch.setattr("planner.pipeline.search_state.FEWEST_CUTS", 1)
+    monkeypatch.setattr("planner.pipeline.networks.FEWEST_CUTS", 1)
     starts = ("model.layers.1", "model.layers.2", "model.layers.3")
     plan = planned(pipeline="2", interleave="2", micro_batch="4", stage_starts=starts)
     assert len(plan.pipeline.stages) == 4
