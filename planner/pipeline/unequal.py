@@ -297,7 +297,7 @@ class _Pricing:
             own = numbers[place]
             received_s = least[0].after_s(own, numbers[max(place - 1, 0)])[start]
             times = (float(table.time_s[start, end, own] + received_s) for table in least)
-            pieces.append(Least(*times))
+            pieces.append(Least(*times, 0.0))
         return given_step_s(pieces, replace(self.shape, stages=len(sizes)))
 
 

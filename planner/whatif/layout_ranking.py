@@ -33,7 +33,6 @@ from planner.whatif.whole_run import WholeRun, parsed_run
 from report.layouts import LayoutFacts, LayoutsReport, NextFacts, RunFacts
 from topology.units import format_memory
 
-"""Sequences of a batch, and tokens of a sequence."""
 MORE = 6
 """Doublings of the devices that are tried where nothing fits."""
 LOOKED_AT = 8

@@ -139,7 +139,7 @@ def test_what_is_held_is_held(held: str) -> None:
 
 
 def test_no_more_devices_are_named_than_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout_ranking, "MOST_DEVICES", 8)
+    monkeypatch.setattr(layout_ranking, "MAX_DEVICES", 8)
     asked = RankingOptions(devices=8, batch=64, top=1, cluster="a100-40g")
     with pytest.raises(InfeasibleError) as error:
         ranked(asked, configuration("llama3-70b"), "llama3-70b")
