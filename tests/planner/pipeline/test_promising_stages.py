@@ -129,7 +129,7 @@ def test_all_tell_the_same_step_of_promising_stages(target: str) -> None:
     plan = plan_of(target, PROMISING, SLOW)
     told = {
         "search": found(plan)["step_time_s"],
-        "summary": summary_view(plan)["step_s"],
+        "summary": summary_view(plan)["step_time_s"],
         "sweep": result_of(plan).step_s,
         "simulate": answer(simulate_plan(plan, Effects()))["estimate_s"],
         "diff": difference(plan, plan).step_time_s.first,
