@@ -140,6 +140,7 @@ def test_nothing_that_fits_has_its_own_exit_status(planner: Planner, mlp: Path) 
         (("--vary", "bandwidth=0.5:2"), "the range 0.5:2 does not say how many values"),
         (("--vary", "bandwidth=0:2:3"), "'0' is no number above 0"),
         (("--spares", "2"), "nothing is said of how often devices fail"),
+        (("--mtbf", "50000", "--spares", "-1"), "-1 is less than 0"),
         (("--vary", "sequence=16,32"), "fixes the length of its sequences"),
     ],
 )

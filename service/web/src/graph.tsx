@@ -49,9 +49,9 @@ export function GraphTab(props: { id: string; small: boolean }) {
             <div class="side">
               <Facts graph={graph} chosen={chosen} />
               <p />
-              <Tensors id={props.id} op={operatorOf(graph, chosen)} />
-              <p />
               <Why id={props.id} op={operatorOf(graph, chosen)} small={props.small} close={close} />
+              <p />
+              <Tensors id={props.id} op={operatorOf(graph, chosen)} />
             </div>
           )}
         </div>
