@@ -296,8 +296,10 @@ class _Pricing:
         for place, (start, end) in enumerate(pairwise((0, *ends))):
             own = numbers[place]
             received_s = least[0].after_s(own, numbers[max(place - 1, 0)])[start]
-            times = (float(table.time_s[start, end, own] + received_s) for table in least)
-            pieces.append(Least(*times, 0.0))
+            shared_s, steady_s, whole_s = (
+                float(table.time_s[start, end, own] + received_s) for table in least
+            )
+            pieces.append(Least(shared_s, steady_s, whole_s, update_s=0.0))
         return given_step_s(pieces, replace(self.shape, stages=len(sizes)))
 
 
