@@ -1,6 +1,6 @@
 """The pictures of docs/page.md, drawn anew: three searches, then the page in a browser.
 
-    python -m benchmarks.page_pictures [folder]
+    python -m benchmarks.page_pictures [folder] [--only MODEL]
 
 They are written to docs/page, or to the folder. The browser is Debian's chromium, headless. The
 time limit of a search is long, so that a slow machine draws the same plans.
@@ -64,7 +64,7 @@ STAGES = Planned(
 )
 LARGE = Planned(
     "llama3_70b",
-    ("--devices", "64", "--batch", "64"),
+    ("--devices", "64", "--batch", "64", "--pipeline", "off"),
     (Picture("timeline", "timeline", 720, "canvas"),),
 )
 
@@ -94,13 +94,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Draw all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs" / "page")
-    folder = parser.parse_args(arguments).folder
+    parser.add_argument("--only", metavar="MODEL", help="the pictures of one model")
+    asked = parser.parse_args(arguments)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page()
         page.set_default_timeout(600_000)
         for planned in (GPT2, STAGES, LARGE):
-            draw(planned, page, folder)
+            if asked.only in {None, planned.model}:
+                draw(planned, page, asked.folder)
         browser.close()
 
 
