@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 import planner.candidates.offers
@@ -10,6 +12,7 @@ from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
 from ir.dialects import FREE, MINDSPORE
 from ir.ops import OpView, lookup
+from planner.candidates.mesh_tables import mesh_tables
 from planner.candidates.offers import GRADIENT_PARTIAL, REPLICATED, Offers
 from planner.candidates.operator_cost import FloatArray, Pricing, priced_together
 from planner.candidates.operators import OpPricer
@@ -61,6 +64,15 @@ def test_cut_counts_follow_the_order_of_the_device_matrix() -> None:
     assert len(found) == 35  # four axes of size two into three factors and repetition, in order
 
 
+@pytest.fixture
+def own_tables() -> Iterator[None]:
+    """What a process keeps for a mesh is made for this test, and for no other."""
+    mesh_tables.cache_clear()
+    yield
+    mesh_tables.cache_clear()
+
+
+@pytest.mark.usefixtures("own_tables")
 def test_no_operator_has_more_candidates_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner.candidates.offers, "MAX_CANDIDATES", 10)
     view, entry = matmul_view(), lookup("MatMul")
