@@ -43,7 +43,7 @@ export function requestOf(form: Form, declared: Declared, wanted: Wanted): Recor
   return {
     model: form.model, options, ...(wanted.prices.trim() && { prices: { text: wanted.prices } }),
     sweep: {
-      cluster: wanted.clusters.join(","), vary, cut: form.cut, ...Object.fromEntries(given.filter(([name]) => name === "devices")),
+      cluster: wanted.clusters.join(","), vary, ...Object.fromEntries(given.filter(([name]) => name === "devices")),
       ...(wanted.tokens && { tokens: wanted.tokens }), ...(wanted.days && { days: Number(wanted.days) }),
     },
   };
@@ -83,8 +83,6 @@ export function AskSweep() {
             <summary>{t("What all points have in common")}</summary>
             <div class="fields">
               {OPTIONS.map((name) => <OptionField key={name} name={name} form={form} declared={declared} change={change} />)}
-              <label class="row"><input type="checkbox" checked={form.cut} onChange={(e) => change({ cut: e.currentTarget.checked })} />
-                {t("may cut the batch into micro-batches and pipeline stages")}</label>
             </div>
           </details>
           <Money wanted={wanted} want={want} />
