@@ -71,7 +71,7 @@ function Tab(props: { id: string; tab: string; summary: Summary | undefined }): 
 
 function Head(props: { id: string; summary: Summary }) {
   const { summary } = props;
-  const again = { cluster: summary.cluster, devices: String(summary.devices), batch: String(summary.batch), target: summary.target, pipeline: summary.pipeline ? "true" : undefined };
+  const again = { cluster: summary.cluster, devices: String(summary.devices), batch: String(summary.batch), target: summary.target, pipeline: summary.pipeline ? "auto" : undefined };
   return (
     <>
       <div class="head">

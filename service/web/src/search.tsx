@@ -14,8 +14,6 @@ import { Choice, Failure, Field, Panel } from "./ui";
 export interface Form {
   model: string;
   modelName: string;
-  /** The batch is a global batch, which may be cut. */
-  cut: boolean;
   /** Options as text by their names; what is empty is the service's to choose. */
   options: Record<string, string>;
 }
@@ -25,18 +23,20 @@ const TITLES: Record<string, () => string> = {
   phase: () => t("phase"), target: () => t("target"), optimizer: () => t("optimizer"), dtype: () => t("element type"),
   memory: () => t("memory of a device"), bind: () => t("dynamic sizes"), solver: () => t("solver"), tp: () => t("tensor parallel"),
   dp: () => t("data parallel"), devices: () => t("devices"), batch: () => t("batch"),
+  pipeline: () => t("pipeline stages"),
 };
 const HINTS: Record<string, () => string> = {
   target: () => t("what applies the plan"), memory: () => t("such as 60GiB; empty takes the chip's"), bind: () => "batch=32, seq=4096",
   devices: () => t("of the job, over all servers"), batch: () => t("samples of one step; empty keeps the model's"),
+  pipeline: () => t("promising, needed, auto, off, or so many"),
 };
 const WORDS: Record<string, () => string> = { train: () => t("training"), infer: () => t("inference") };
 const MAIN = ["phase", "target", "optimizer", "dtype"];
-const MORE = ["memory", "bind", "solver", "tp", "dp"];
+const MORE = ["memory", "bind", "solver", "tp", "dp", "pipeline"];
 
 export function startOf(query: URLSearchParams): Form {
-  const { model = "", name, pipeline, sizes: _, ...options } = Object.fromEntries(query);
-  return { model, modelName: name ?? model, cut: pipeline === "true", options: { devices: "16", batch: "64", ...options } };
+  const { model = "", name, sizes: _, ...options } = Object.fromEntries(query);
+  return { model, modelName: name ?? model, options: { devices: "16", batch: "64", ...options } };
 }
 
 /** The values that are given, as a request has them. */
@@ -45,8 +45,7 @@ export function optionsOf(form: Form, declared: Declared): Record<string, unknow
   for (const [name, text] of Object.entries(form.options)) {
     const option = declared[name];
     if (!option || !text) continue;
-    const key = name === "batch" && form.cut ? "global_batch" : name;
-    found[key] = option.form === "integer" ? Number(text) : option.form === "array" ? text.split(",").map((each) => each.trim()) : text;
+    found[name] = option.form === "integer" ? Number(text) : option.form === "array" ? text.split(",").map((each) => each.trim()) : text;
   }
   return found;
 }
@@ -163,8 +162,6 @@ export function Search() {
             <summary>{t("More")}</summary>
             <div class="fields">
               {fields(MORE)}
-              <label class="row"><input type="checkbox" checked={form.cut} onChange={(e) => change({ cut: e.currentTarget.checked })} />
-                {t("may cut the batch into micro-batches and pipeline stages")}</label>
             </div>
           </details>
           <p />

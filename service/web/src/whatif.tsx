@@ -25,7 +25,7 @@ export function WhatIf(props: { id: string; summary: Summary }) {
   const settled = useSettled(asked.toString(), 90);
   const found = useGet<WhatIfView>(`/v1/plans/${encodeURIComponent(id)}/views/whatif?${settled}`);
   const again = {
-    cluster: summary.cluster, pipeline: summary.pipeline ? "true" : undefined, devices: asked.get("devices") ?? String(summary.devices), batch: asked.get("batch") ?? String(summary.batch),
+    cluster: summary.cluster, pipeline: summary.pipeline ? "auto" : undefined, devices: asked.get("devices") ?? String(summary.devices), batch: asked.get("batch") ?? String(summary.batch),
     target: summary.target, memory: asked.has("memory_bytes") ? `${Number(asked.get("memory_bytes")) / 2 ** 30}GiB` : undefined,
   };
   const sizes = useGet<SizesView>(`/v1/plans/${encodeURIComponent(id)}/views/sizes`).data;

@@ -27,7 +27,7 @@ export const ZH: Record<string, string> = {
   "batch": "批大小", "global batch": "全局批大小", "samples of one step; empty keeps the model's": "一步的样本数；留空则用模型自带的", "phase": "阶段", "training": "训练",
   "inference": "推理", "target": "目标框架", "what applies the plan": "由谁执行方案", "optimizer": "优化器", "element type": "数据类型",
   "the model's": "模型自带", "More": "更多", "memory of a device": "单设备内存", "such as 60GiB; empty takes the chip's": "如 60GiB；留空则用芯片的",
-  "dynamic sizes": "动态尺寸", "solver": "求解器", "tensor parallel": "张量并行", "may cut the batch into micro-batches and pipeline stages": "允许切成微批次和流水线阶段",
+  "dynamic sizes": "动态尺寸", "solver": "求解器", "tensor parallel": "张量并行", "pipeline stages": "流水线阶段", "promising, needed, auto, off, or so many": "promising、needed、auto、off，或阶段数",
   "Starting": "正在启动", "Search": "搜索", "Choose a model first.": "请先选择模型。", "What varies": "变化的量", "numbers of devices": "设备数列表",
   "a search for each": "每个都做一次搜索", "vary": "变化", "Begin": "开始", "Points": "数据点", "over": "轴", "samples per second": "每秒样本数",
   "latency": "时延", "compute": "算力", "sequence": "序列长度",
