@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path, PurePath
 from types import MappingProxyType
 
@@ -22,6 +23,8 @@ _MOST_SHOWN = 80
 """Characters of a name that an error repeats."""
 _MOST_OF_PATH = 1000
 """The same of a path."""
+_MOST_BESIDE = 10_000
+"""Files of a folder whose names are looked at."""
 
 PLAIN: Mapping[str, object] = MappingProxyType(
     {"model_type": "llama", "hidden_act": "silu", "tie_word_embeddings": False,
@@ -99,7 +102,8 @@ def no_model(name: str, *, is_file: bool = False) -> ModelError:
     # A path is told by its end.
     path = name if len(name) <= _MOST_OF_PATH else f"...{name[-_MOST_OF_PATH:]}"
     stem = re.sub(r"(\.[a-z_]+\d?){1,2}$", "", PurePath(name).name[:_MOST_SHOWN].lower())
-    close = get_close_matches(stem, published_names(), n=1)
+    beside = _files_beside(name) if is_file else []
+    close = beside or get_close_matches(stem, published_names(), n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     nowhere = f"there is neither a file nor a published model {shown!r}"
     return ModelError(
@@ -107,6 +111,16 @@ def no_model(name: str, *, is_file: bool = False) -> ModelError:
         path if is_file else "MODEL",
         f"{hint}name an .onnx file, a config.json, or a model of `planner sizes --list`",
     )
+
+
+def _files_beside(name: str) -> list[str]:
+    """The path of the file in the same folder whose name is nearest, if one is near."""
+    try:
+        found = sorted(e.name for e in islice(Path(name).parent.iterdir(), _MOST_BESIDE))
+        close = get_close_matches(Path(name).name, found, n=1, cutoff=0.8)
+    except (OSError, ValueError):  # no such folder, or a name that no file can have
+        return []
+    return [str(Path(name).with_name(each)) for each in close]
 
 
 def with_sizes(

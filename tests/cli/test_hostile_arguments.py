@@ -90,6 +90,16 @@ def test_a_model_that_is_none_is_refused(
     assert "fix: " in run.json["message"]
 
 
+def test_a_file_that_is_not_there_names_the_nearest_of_its_folder(
+    planner: Planner, tmp_path: Path
+) -> None:
+    (tmp_path / "network.onnx.gz").touch()
+    run = planner("inspect", tmp_path / "network.onnx")
+    assert run.code == 2
+    assert "network.onnx.gz'?" in "".join(run.err.split("\n"))
+    assert "did you mean" not in planner("inspect", tmp_path / "x.onnx").err
+
+
 def test_a_folder_is_no_model(planner: Planner, tmp_path: Path) -> None:
     run = planner("inspect", tmp_path)
     assert run.code == 2
